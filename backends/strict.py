@@ -1,0 +1,38 @@
+"""array_api_strict with every optional feature off: what runs here runs on any conforming library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_strict as xp
+import numpy as np
+
+from tinyxp.registry import Backend
+
+xp.set_array_api_strict_flags(
+    api_version="2024.12", boolean_indexing=False, data_dependent_shapes=False, enabled_extensions=()
+)
+
+
+class StrictBackend(Backend):
+    """Arrays on one of three devices, none of which mixes with another."""
+
+    def is_array(self, x: object) -> bool:
+        return isinstance(x, xp._array_object.Array)
+
+    def to_numpy(self, x: Any) -> np.ndarray:
+        return np.asarray(x.to_device(xp.Device("CPU_DEVICE")))
+
+    def device(self, device: Any) -> Any:
+        if device is None or isinstance(device, xp.Device):
+            return device
+        try:
+            return xp.Device(device)
+        except ValueError:
+            raise ValueError(f"device is {device!r}; array_api_strict has {', '.join(self.devices())}") from None
+
+    def devices(self) -> list[str]:
+        return ["CPU_DEVICE", "device1", "device2"]
+
+
+backend = StrictBackend("array_api_strict", xp)

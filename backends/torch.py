@@ -1,0 +1,111 @@
+"""PyTorch, through array_api_compat's namespace: devices, torch.compile, autograd, fused kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import array_api_compat.torch as xp
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch.utils import _pytree as pytree
+
+from tinyxp.params import Params
+from tinyxp.registry import Backend, backend_of
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class TorchBackend(Backend):
+    """torch lacks ``take(axis=)`` and others of the standard's names; array_api_compat.torch has them."""
+
+    def is_array(self, x: object) -> bool:
+        return isinstance(x, torch.Tensor)
+
+    def is_concrete(self, x: Any) -> bool:
+        # Compiling, fake and batched tensors have no values to read; on meta nothing has.
+        return (
+            not torch.compiler.is_compiling()
+            and type(x) in PLAIN
+            and x.device.type != "meta"
+            and not torch._C._functorch.is_batchedtensor(x)
+        )
+
+    def from_numpy(self, x: np.ndarray, *, dtype: str | None = None, device: Any = None) -> torch.Tensor:
+        writable = x if x.flags.writeable else x.copy()  # torch warns of read-only memory
+        tensor = torch.from_numpy(np.ascontiguousarray(writable))
+        return tensor.to(dtype=None if dtype is None else self.dtype(dtype), device=self.device(device))
+
+    def to_numpy(self, x: torch.Tensor) -> np.ndarray:
+        x = x.detach().cpu()
+        return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
+
+    def astype(self, x: torch.Tensor, dtype: str | None, device: Any = None) -> torch.Tensor:
+        return x.to(dtype=None if dtype is None else self.dtype(dtype), device=self.device(device))
+
+    def device(self, device: Any) -> Any:
+        try:
+            return None if device is None else torch.device(device)
+        except RuntimeError as error:
+            raise ValueError(f"device is {device!r}: {error}") from None
+
+    def devices(self) -> list[str]:
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        found = [] if accelerator is None else [f"{accelerator.type}:{i}" for i in range(torch.accelerator.device_count())]
+        return ["cpu", *found, "meta"]
+
+    def jit(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        return torch.compile(f, fullgraph=True)  # type: ignore[no-any-return]
+
+    def value_and_grad(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        flipped = torch.func.grad_and_value(f)
+
+        def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            gradient, value = flipped(*args, **kwargs)
+            return value, gradient
+
+        return both
+
+    def synchronize(self, x: Any) -> Any:
+        if torch.accelerator.is_available():
+            torch.accelerator.synchronize()
+        return x
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, xp: Any) -> torch.Tensor:
+    """``tinyxp.ops.linear`` in one call."""
+    return F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
+
+
+def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float, *, xp: Any) -> torch.Tensor:
+    """``tinyxp.ops.layer_norm``, fused."""
+    return F.layer_norm(x, x.shape[-1:], weight.to(x.dtype), bias.to(x.dtype), eps)
+
+
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor, *, xp: Any, tap: Any = None
+) -> torch.Tensor:
+    """``tinyxp.ops.attention``, fused: the scores and weights are never whole in memory, nor tapped."""
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, enable_gqa=q.shape[1] != k.shape[1])
+
+
+def write_cache(cache: torch.Tensor, new: torch.Tensor, start: Any, slots: Any, *, xp: Any) -> torch.Tensor:
+    """``tinyxp.ops.write_cache`` in place."""
+    at = int(start)
+    cache[:, :, at : at + new.shape[2]] = new
+    return cache
+
+
+def _flatten(params: Params) -> tuple[list[Any], Any]:
+    return list(params.values()), (tuple(params), params.config, params.xp)
+
+
+def _unflatten(leaves: Any, context: Any) -> Params:
+    return Params._unflatten(leaves, *context)
+
+
+pytree.register_pytree_node(Params, _flatten, _unflatten, serialized_type_name="tinyxp.Params")
+backend = TorchBackend(
+    "torch", xp, {"linear": linear, "layer_norm": layer_norm, "attention": attention, "write_cache": write_cache}
+)

@@ -1,0 +1,224 @@
+"""The configuration of a decoder: plain data that decides every shape and every block choice."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+NORMS = ("rms", "layer")
+POSITIONS = ("rope", "learned")
+MLPS = ("swiglu", "gelu_tanh", "gelu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeScaling:
+    """How rotary frequencies are stretched for contexts longer than the first training's.
+
+    ``linear`` divides every frequency by ``factor`` (kaiokendev, 2023). ``llama3`` divides those of long
+    wavelengths by ``factor``, keeps those of short ones and blends between, where long and short are
+    ``original_max_seq_len / low_freq_factor`` and ``/ high_freq_factor`` (Llama 3.1, 2024).
+    """
+
+    rope_type: str
+    factor: float
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_seq_len: int = 8192
+
+    def __post_init__(self) -> None:
+        if self.rope_type not in ("linear", "llama3"):
+            raise ValueError(
+                f"rope_scaling has rope_type {self.rope_type!r}; known are 'default', 'linear' and 'llama3'"
+            )
+        for name in ("factor", "low_freq_factor", "high_freq_factor", "original_max_seq_len"):
+            _check_positive(f"rope_scaling {name}", getattr(self, name))
+        if self.rope_type == "llama3" and self.high_freq_factor <= self.low_freq_factor:
+            raise ValueError(
+                f"rope_scaling high_freq_factor is {self.high_freq_factor}; "
+                f"it must exceed low_freq_factor, {self.low_freq_factor}"
+            )
+
+    @classmethod
+    def parse(cls, value: RopeScaling | Mapping[str, Any] | None) -> RopeScaling | None:
+        """Hugging Face's dict (``rope_type`` or the older ``type``) -> RopeScaling, or None for the default."""
+        if value is None or isinstance(value, RopeScaling):
+            return value
+        if not isinstance(value, Mapping):
+            raise ValueError(f"rope_scaling is {value!r}; it must be a mapping, a RopeScaling or None")
+        given = {k: v for k, v in value.items() if v is not None and k != "rope_theta"}
+        older = given.pop("type", None)
+        kind = given.pop("rope_type", older)
+        if kind == "default":
+            return None
+        if "original_max_position_embeddings" in given:
+            given["original_max_seq_len"] = given.pop("original_max_position_embeddings")
+        unknown = sorted(set(given) - {f.name for f in fields(cls)})
+        if unknown:
+            raise ValueError(f"rope_scaling has unknown keys {unknown}")
+        wanted = ["factor"]
+        if kind == "llama3":
+            wanted += ["low_freq_factor", "high_freq_factor", "original_max_seq_len"]
+        missing = [name for name in wanted if name not in given]
+        if kind in ("linear", "llama3") and missing:
+            raise ValueError(f"rope_scaling of type {kind!r} lacks {missing}")
+        return cls(rope_type=str(kind), **{"factor": 1.0, **given})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A decoder-only transformer of the GPT-2 or Llama family, or a mixture of their parts.
+
+    The defaults are a Llama-family model of 26,784 parameters.
+
+    Fields: ``vocab_size`` (n); ``n_layers``; ``d_model`` (d); ``n_heads`` query heads (h) on
+    ``n_kv_heads`` key/value heads (g), which must divide them; ``head_dim`` (hd; ``None`` means
+    d_model / n_heads); ``d_ff`` (f); ``max_seq_len`` positions; ``rope_theta`` and ``rope_scaling``
+    (a RopeScaling, Hugging Face's dict, or None); ``norm_eps``; ``tie_embeddings`` (the head is the
+    embedding); ``norm`` "rms" or "layer"; ``position`` "rope" or "learned"; ``mlp`` "swiglu",
+    "gelu_tanh" or "gelu"; ``attn_bias`` (of q, k and v), ``attn_out_bias``, ``mlp_bias``.
+
+    Raises ValueError naming the field for anything else. Hashable, so static under every jit.
+    """
+
+    vocab_size: int = 128
+    n_layers: int = 2
+    d_model: int = 32
+    n_heads: int = 4
+    n_kv_heads: int = 2
+    head_dim: int = None  # type: ignore[assignment]  # an int from __post_init__ on
+    d_ff: int = 64
+    max_seq_len: int = 64
+    rope_theta: float = 10000.0
+    rope_scaling: RopeScaling | None = None
+    norm_eps: float = 1e-5
+    tie_embeddings: bool = False
+    norm: str = "rms"
+    position: str = "rope"
+    mlp: str = "swiglu"
+    attn_bias: bool = False
+    attn_out_bias: bool = False
+    mlp_bias: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "max_seq_len"):
+            _check_positive_int(name, getattr(self, name))
+        if self.n_heads % self.n_kv_heads:
+            raise ValueError(f"n_kv_heads is {self.n_kv_heads}; it must divide n_heads, {self.n_heads}")
+        if self.head_dim is None:
+            if self.d_model % self.n_heads:
+                raise ValueError(
+                    f"head_dim is not given and n_heads, {self.n_heads}, does not divide d_model, {self.d_model}"
+                )
+            object.__setattr__(self, "head_dim", self.d_model // self.n_heads)
+        _check_positive_int("head_dim", self.head_dim)
+        for name in ("rope_theta", "norm_eps"):
+            _check_positive(name, getattr(self, name))
+        for name in ("tie_embeddings", "attn_bias", "attn_out_bias", "mlp_bias"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be True or False")
+        for name, known in (("norm", NORMS), ("position", POSITIONS), ("mlp", MLPS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; known are {', '.join(map(repr, known))}")
+        object.__setattr__(self, "rope_scaling", RopeScaling.parse(self.rope_scaling))
+        if self.position == "rope" and self.head_dim % 2:
+            raise ValueError(f"head_dim is {self.head_dim}; rotary positions need an even one")
+        if self.position == "learned" and self.rope_scaling is not None:
+            raise ValueError("rope_scaling is given, but position is 'learned'")
+
+    @classmethod
+    def preset(cls, name: str) -> Config:
+        """The configuration of a published model: tiny, gpt2, gpt2-untied, smollm2-135m, qwen2-0.5b, book."""
+        if name not in PRESETS:
+            raise ValueError(f"preset is {name!r}; known are {', '.join(sorted(PRESETS))}")
+        return cls(**PRESETS[name])
+
+    @classmethod
+    def from_hf(cls, source: Mapping[str, Any] | str | os.PathLike[str]) -> Config:
+        """Hugging Face's config.json (its dict, the file, or its folder) -> Config.
+
+        Raises UnsupportedModelError naming the key that asks for what this decoder does not compute,
+        CheckpointError for a file that is not a config, ValueError for contradictory values.
+        """
+        from tinyxp.checkpoints.hf_config import config_from_hf
+
+        return config_from_hf(source)
+
+    def to_hf(self) -> dict[str, Any]:
+        """Hugging Face's config.json for this model; UnsupportedModelError where no class there fits."""
+        from tinyxp.checkpoints.hf_config import config_to_hf
+
+        return config_to_hf(self)
+
+
+GPT2: dict[str, Any] = {
+    "norm": "layer",
+    "position": "learned",
+    "mlp": "gelu_tanh",
+    "attn_bias": True,
+    "attn_out_bias": True,
+    "mlp_bias": True,
+    "tie_embeddings": True,
+}
+
+_GPT2_SMALL: dict[str, Any] = GPT2 | {
+    "vocab_size": 50257,
+    "n_layers": 12,
+    "d_model": 768,
+    "n_heads": 12,
+    "n_kv_heads": 12,
+    "d_ff": 3072,
+    "max_seq_len": 1024,
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {},
+    "gpt2": _GPT2_SMALL,
+    "gpt2-untied": _GPT2_SMALL | {"tie_embeddings": False},
+    "smollm2-135m": {
+        "vocab_size": 49152,
+        "n_layers": 30,
+        "d_model": 576,
+        "n_heads": 9,
+        "n_kv_heads": 3,
+        "d_ff": 1536,
+        "max_seq_len": 8192,
+        "rope_theta": 100000.0,
+        "tie_embeddings": True,
+    },
+    "qwen2-0.5b": {
+        "vocab_size": 151936,
+        "n_layers": 24,
+        "d_model": 896,
+        "n_heads": 14,
+        "n_kv_heads": 2,
+        "d_ff": 4864,
+        "max_seq_len": 32768,
+        "rope_theta": 1000000.0,
+        "norm_eps": 1e-6,
+        "tie_embeddings": True,
+        "attn_bias": True,
+    },
+    "book": GPT2
+    | {
+        "vocab_size": 8981,
+        "n_layers": 4,
+        "d_model": 128,
+        "n_heads": 4,
+        "n_kv_heads": 4,
+        "d_ff": 512,
+        "max_seq_len": 128,
+    },
+}
+
+
+def _check_positive_int(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be an integer of 1 or more")
+
+
+def _check_positive(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError(f"{name} is {value!r}; it must be a finite number above 0")

@@ -1,0 +1,190 @@
+"""The arithmetic of a decoder: pure functions of arrays, in the Python array API standard alone.
+
+Every function takes its namespace as ``xp`` and returns the dtype of its first argument. Shapes are written
+with the letters of ``model.py``. A backend may bring faster twins of the functions in ``Kernels``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinyxp.typing import Array, Namespace, Tap
+
+IGNORED = -100
+"""The target that ``cross_entropy`` leaves out."""
+
+
+def cast(x: Array, dtype: Any, *, xp: Namespace) -> Array:
+    """x in ``dtype``; x itself where it has it already."""
+    return x if x.dtype == dtype else xp.astype(x, dtype)
+
+
+def widen(x: Array, *, xp: Namespace) -> Array:
+    """x in float32, or in its own dtype where that is wider: what sums, exponentials and norms need."""
+    return cast(x, xp.result_type(x.dtype, xp.float32), xp=xp)
+
+
+def untapped(name: str, x: Array, /) -> Array:
+    """The tap that looks at nothing."""
+    return x
+
+
+def linear(x: Array, weight: Array, bias: Array | None = None, *, xp: Namespace) -> Array:
+    """x W^T + b. x (..., i), weight (o, i), bias (o,) -> (..., o)."""
+    y: Array = xp.matmul(x, xp.matrix_transpose(cast(weight, x.dtype, xp=xp)))
+    return y if bias is None else y + cast(bias, x.dtype, xp=xp)
+
+
+def layer_norm(x: Array, weight: Array, bias: Array, eps: float, *, xp: Namespace) -> Array:
+    """(x - mean) / sqrt(var + eps) * w + b over the last axis; var divides by d, not by d - 1.
+
+    x (..., d), weight and bias (d,) -> (..., d). Computed in float32 at least (Ba et al., 2016).
+    """
+    wide = widen(x, xp=xp)
+    centred = wide - xp.mean(wide, axis=-1, keepdims=True)
+    scale = 1.0 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)
+    y = centred * scale * cast(weight, wide.dtype, xp=xp) + cast(bias, wide.dtype, xp=xp)
+    return cast(y, x.dtype, xp=xp)
+
+
+def rms_norm(x: Array, weight: Array, eps: float, *, xp: Namespace) -> Array:
+    """x / sqrt(mean(x^2) + eps) * w over the last axis. x (..., d), weight (d,) -> (..., d).
+
+    Normalised in float32 at least, rounded to x's dtype, then scaled: Llama's order (Zhang & Sennrich, 2019).
+    """
+    wide = widen(x, xp=xp)
+    scale = 1.0 / xp.sqrt(xp.mean(wide * wide, axis=-1, keepdims=True) + eps)
+    return cast(wide * scale, x.dtype, xp=xp) * cast(weight, x.dtype, xp=xp)
+
+
+def softmax(x: Array, *, xp: Namespace, visible: Array | None = None, axis: int = -1) -> Array:
+    """exp(x) / sum(exp(x)) along ``axis``, in float32 at least, stable for any finite x.
+
+    Where ``visible`` (bool, broadcastable to x) is False the result is exactly 0; where all of a row is
+    invisible the row is zeros, and so is its gradient.
+    """
+    wide = widen(x, xp=xp)
+    if visible is not None:
+        wide = xp.where(visible, wide, -math.inf)
+    top = xp.max(wide, axis=axis, keepdims=True)
+    e = xp.exp(wide - xp.where(top > -math.inf, top, 0.0))
+    total = xp.sum(e, axis=axis, keepdims=True)
+    return cast(e / xp.where(total > 0.0, total, 1.0), x.dtype, xp=xp)
+
+
+def silu(x: Array, *, xp: Namespace) -> Array:
+    """x / (1 + exp(-x)), elementwise, without overflow on either side (Elfwing et al., 2017)."""
+    wide = widen(x, xp=xp)
+    e = xp.exp(-xp.abs(wide))
+    return cast(wide * xp.where(wide >= 0.0, 1.0, e) / (1.0 + e), x.dtype, xp=xp)
+
+
+def gelu_tanh(x: Array, *, xp: Namespace) -> Array:
+    """x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), elementwise: GPT-2's GELU (Hendrycks & Gimpel, 2016)."""
+    wide = widen(x, xp=xp)
+    inner = math.sqrt(2.0 / math.pi) * (wide + 0.044715 * wide * wide * wide)
+    return cast(0.5 * wide * (1.0 + xp.tanh(inner)), x.dtype, xp=xp)
+
+
+def gelu(x: Array, *, xp: Namespace) -> Array:
+    """x/2 (1 + erf(x / sqrt(2))), elementwise: the exact GELU (Hendrycks & Gimpel, 2016)."""
+    wide = widen(x, xp=xp)
+    return cast(0.5 * wide * (1.0 + erf(wide * math.sqrt(0.5), xp=xp)), x.dtype, xp=xp)
+
+
+def erf(x: Array, *, xp: Namespace) -> Array:
+    """2/sqrt(pi) times the integral of exp(-u^2) from 0 to x, elementwise, within 3e-15.
+
+    The standard has no erf, so it is integrated: Gauss-Legendre on [0, x], 24 nodes, |x| held below 6, where
+    erf is 1 to the last digit of float64.
+    """
+    x = xp.where(x > 6.0, 6.0, xp.where(x < -6.0, -6.0, x))
+    squared, total = x * x, 0.0 * x
+    for node, weight in _GAUSS_LEGENDRE:
+        total = total + weight * xp.exp(-(node * node) * squared)
+    return total * x * (2.0 / math.sqrt(math.pi))
+
+
+_GAUSS_LEGENDRE = tuple(
+    ((1.0 + float(node)) / 2.0, float(weight) / 2.0)
+    for node, weight in zip(*np.polynomial.legendre.leggauss(24), strict=True)
+)
+
+
+def rotary(x: Array, cos: Array, sin: Array, *, xp: Namespace) -> Array:
+    """Rotates the pair (x[i], x[i + hd/2]) by the angle that cos and sin belong to, for each i < hd/2.
+
+    x (b, h, t, hd); cos and sin (b or 1, 1, t, hd/2) in float32 at least, cast to x's dtype last.
+    RoPE with half pairing, as Llama's Hugging Face weights want it (Su et al., 2021).
+    """
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
+    cos, sin = cast(cos, x.dtype, xp=xp), cast(sin, x.dtype, xp=xp)
+    rotated: Array = xp.concat([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    return rotated
+
+
+def attention(
+    q: Array, k: Array, v: Array, visible: Array, *, xp: Namespace, tap: Tap = untapped
+) -> Array:
+    """softmax(q k^T / sqrt(hd)) v over the visible keys; query head i reads key/value head i // (h / g).
+
+    q (b, h, t, hd), k and v (b, g, s, hd), visible (b or 1, 1, t, s) bool -> (b, h, t, hd). A query that sees
+    nothing gets zeros. Taps ``scores`` (scaled, before the mask) and ``weights``, both (b, h, t, s).
+    (Vaswani et al., 2017; grouped heads: Ainslie et al., 2023.)
+    """
+    b, h, t, hd = q.shape
+    g, s = k.shape[1], k.shape[2]
+    grouped = xp.reshape(q, (b, g, h // g * t, hd))  # the queries that share a key head, one below another
+    product = xp.matmul(widen(grouped, xp=xp), xp.matrix_transpose(widen(k, xp=xp)))
+    scores = cast(xp.reshape(product, (b, h, t, s)) * (1.0 / math.sqrt(hd)), q.dtype, xp=xp)
+    scores = tap("scores", scores)
+    weights = tap("weights", softmax(scores, visible=visible, xp=xp))
+    heads = xp.matmul(xp.reshape(weights, (b, g, h // g * t, s)), v)
+    return cast(xp.reshape(heads, (b, h, t, hd)), q.dtype, xp=xp)
+
+
+def write_cache(cache: Array, new: Array, start: Array | int, slots: Array, *, xp: Namespace) -> Array:
+    """A copy of ``cache`` with ``new`` in the slots from ``start`` on; ``start`` may be traced.
+
+    cache (b, g, s, hd), new (b, g, t, hd), slots (s,) the numbers 0 to s - 1 -> (b, g, s, hd).
+    """
+    source = slots - start  # (s,): the row of new that belongs in each slot
+    inside = (source >= 0) & (source < new.shape[2])
+    spread = xp.take(new, xp.where(inside, source, 0), axis=2)
+    written: Array = xp.where(inside[:, None], spread, cache)
+    return written
+
+
+def cross_entropy(logits: Array, targets: Array, *, xp: Namespace) -> Array:
+    """Mean of logsumexp(l) - l[target], in nats, over the targets that are not -100; 0 where none is.
+
+    logits (b, t, n), targets (b, t) integers -> () in float32 at least.
+    """
+    wide = widen(logits, xp=xp)
+    counted = targets != IGNORED
+    top = xp.max(wide, axis=-1, keepdims=True)
+    logsumexp = xp.log(xp.sum(xp.exp(wide - top), axis=-1)) + top[..., 0]
+    index = xp.where(counted, targets, 0)[..., None]
+    losses = xp.where(counted, logsumexp - xp.take_along_axis(wide, index, axis=-1)[..., 0], 0.0)
+    count = xp.sum(xp.astype(counted, wide.dtype))
+    mean: Array = xp.sum(losses) / xp.where(count > 0.0, count, 1.0)
+    return mean
+
+
+class Kernels(NamedTuple):
+    """The functions that a backend or a caller may replace, each by one of the same signature."""
+
+    linear: Callable[..., Array] = linear
+    layer_norm: Callable[..., Array] = layer_norm
+    rms_norm: Callable[..., Array] = rms_norm
+    silu: Callable[..., Array] = silu
+    gelu_tanh: Callable[..., Array] = gelu_tanh
+    gelu: Callable[..., Array] = gelu
+    rotary: Callable[..., Array] = rotary
+    attention: Callable[..., Array] = attention
+    write_cache: Callable[..., Array] = write_cache

@@ -1,0 +1,224 @@
+"""The backends: what tinyxp needs of an array library beyond the standard, found by entry points.
+
+A backend is an instance of (a subclass of) ``Backend`` that a package names in the entry-point group
+``tinyxp.backends`` under its library's import name. Nothing here knows a library by name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points, version
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tinyxp.typing import Array, Namespace
+
+GROUP = "tinyxp.backends"
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+
+
+class Backend:
+    """One array library: its namespace, and how arrays come in, go out, compile and differentiate.
+
+    The methods here serve any eager library that conforms to the standard; a subclass replaces what its
+    library does otherwise.
+    """
+
+    name: str
+    """The library's import name."""
+    xp: Namespace
+    """The array namespace that the model computes with."""
+    kernels: Mapping[str, Callable[..., Array]]
+    """Faster twins of functions in ``tinyxp.ops``, for decoding: write_cache may write in place."""
+    index_dtype: str = "int64"
+    """The integer dtype that this library indexes with."""
+
+    def __init__(self, name: str, xp: Namespace, kernels: Mapping[str, Callable[..., Array]] | None = None):
+        self.name = name
+        self.xp = xp
+        self.kernels = kernels or {}
+
+    def __repr__(self) -> str:
+        return f"<tinyxp backend {self.name}>"
+
+    def is_array(self, x: object) -> bool:
+        """Whether x is an array of this library, tracers included."""
+        namespace = getattr(type(x), "__array_namespace__", None)
+        return namespace is not None and x.__array_namespace__() is self.xp  # type: ignore[attr-defined]
+
+    def is_concrete(self, x: Array) -> bool:
+        """Whether x's values can be read now: not under a trace, not on a device without memory."""
+        return True
+
+    def from_numpy(self, x: np.ndarray, *, dtype: str | None = None, device: Any = None) -> Array:
+        """A NumPy array -> an array of this library, in ``dtype`` (a name) or in x's own."""
+        wanted = None if dtype is None else self.dtype(dtype)
+        array: Array = self.xp.asarray(x, dtype=wanted, device=self.device(device))
+        return array
+
+    def to_numpy(self, x: Array) -> np.ndarray:
+        """An array of this library -> NumPy; bfloat16 comes as float32, which holds each of its values."""
+        return np.asarray(x)
+
+    def astype(self, x: Array, dtype: str | None, device: Any = None) -> Array:
+        """x in ``dtype`` (a name) on ``device``, copied only where it must be."""
+        if dtype is not None and x.dtype != (wanted := self.dtype(dtype)):
+            x = self.xp.astype(x, wanted)
+        if device is None:
+            return x
+        moved: Array = x.to_device(self.device(device))  # type: ignore[attr-defined]
+        return moved
+
+    def dtype(self, dtype: Any) -> Any:
+        """A name such as "float32" (or any library's dtype object) -> this library's dtype.
+
+        Raises ValueError naming the dtype where the library, as it is set up now, computes in no such one.
+        """
+        name = dtype_name(dtype)
+        found = getattr(self.xp, name, None)
+        if found is None:
+            raise ValueError(f"dtype is {name!r}; {self.name} has {', '.join(self.dtypes())}")
+        return found
+
+    def dtypes(self) -> tuple[str, ...]:
+        """The names of the floating dtypes that this library has."""
+        return tuple(name for name in DTYPES if getattr(self.xp, name, None) is not None)
+
+    def device(self, device: Any) -> Any:
+        """A device's name -> the library's own object for it; None is the default device."""
+        return device
+
+    def device_of(self, x: Array) -> Any:
+        """Where x lies, as creation functions take it; None where they should be told nothing."""
+        return getattr(x, "device", None)
+
+    def devices(self) -> list[str]:
+        """The names of the devices that ``device`` takes."""
+        return ["cpu"]
+
+    def jit(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """f compiled, where the library compiles; f itself where it does not."""
+        return f
+
+    def value_and_grad(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """f(params, ...) -> scalar  becomes  a function to (scalar, Params of gradients)."""
+        raise ValueError(
+            f"backend is {self.name!r}, which has no gradients; install torch or jax: pip install 'tinyxp[torch]'"
+        )
+
+    def synchronize(self, x: Any) -> Any:
+        """x, once all work that it waits for is done."""
+        return x
+
+    def decoder(self, params: Any, batch: int, length: int) -> Any:
+        """A ``tinyxp.decoding.Decoder`` for ``batch`` rows of up to ``length`` columns."""
+        from tinyxp.decoding import Decoder
+
+        return Decoder(self, params, batch, length)
+
+
+def dtype_name(dtype: Any) -> str:
+    """The bare name of a dtype of any library, or of a name: torch.float32 -> "float32"."""
+    if isinstance(dtype, str):
+        name = dtype
+    else:
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            name = str(dtype).rsplit(".", 1)[-1]
+    if name not in DTYPES:
+        raise ValueError(f"dtype is {dtype!r}; known are {', '.join(DTYPES)}")
+    return name
+
+
+@cache
+def _entries() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+_loaded: dict[str, Backend] = {}
+
+
+def load_imported() -> None:
+    """Loads the adapter of every library that is imported already, so that its arrays are known."""
+    for name in _entries():
+        if name in sys.modules and name not in _loaded:
+            _load(name)
+
+
+def _load(name: str) -> Backend:
+    if name not in _loaded:
+        found: Backend = _entries()[name].load()
+        _loaded[name] = _loaded.setdefault(found.name, found)
+    return _loaded[name]
+
+
+def backend(name_or_module: str | Namespace) -> Backend:
+    """The adapter of a library, by its name ("torch") or its namespace (torch, jax.numpy, numpy, or their
+    array_api_compat forms).
+
+    Raises ValueError listing the known names for an unknown one, and ImportError saying what to install
+    for a known one whose library is missing.
+    """
+    if isinstance(name_or_module, Backend):
+        return name_or_module
+    if isinstance(name_or_module, str):
+        name = name_or_module
+    elif isinstance(name_or_module, ModuleType):
+        name = name_or_module.__name__.removeprefix("array_api_compat.").partition(".")[0]
+    else:
+        raise ValueError(f"xp is {name_or_module!r}; it must be an array namespace such as numpy or jax.numpy")
+    if name not in _entries():
+        raise ValueError(f"backend is {name!r}; known are {', '.join(sorted(_entries()))}")
+    try:
+        return _load(name)
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"backend {name!r} needs {error.name!r}, which is not installed: pip install {error.name!r}"
+        ) from error
+
+
+def available_backends() -> dict[str, str | None]:
+    """Every known backend's name -> the version of its library, or None where it is not installed.
+
+    Nothing is imported. An alias stands for the library whose adapter it shares.
+    """
+    library_of = {e.value: name for name, e in _entries().items() if importlib.util.find_spec(name)}
+    return {
+        name: version(library_of[entry.value]) if entry.value in library_of else None
+        for name, entry in sorted(_entries().items())
+    }
+
+
+def backend_of(x: object) -> Backend:
+    """The adapter of the library that x is an array of. Raises ValueError naming x's type for no known one."""
+    for attempt in (False, True):
+        if attempt:
+            load_imported()
+        for found in _loaded.values():
+            if found.is_array(x):
+                return found
+    raise ValueError(
+        f"{type(x).__module__}.{type(x).__qualname__} is not an array of a known library: "
+        f"{', '.join(sorted(_entries()))}"
+    )
+
+
+def convert(x: Array, target: Backend, *, dtype: Any = None, device: Any = None) -> Array:
+    """x as an array of ``target``, in ``dtype`` on ``device`` where given; through NumPy between libraries.
+
+    Where ``target`` lacks x's own half-precision dtype the result is float32, which holds its every value.
+    """
+    source = backend_of(x)
+    if source is target:
+        return target.astype(x, dtype, device)
+    if dtype is None:
+        dtype = dtype_name(x.dtype)
+        if dtype not in target.dtypes() and dtype in ("bfloat16", "float16"):
+            dtype = "float32"
+    return target.from_numpy(source.to_numpy(x), dtype=dtype, device=device)

@@ -1,0 +1,1 @@
+"""Text: tokenizers, corpora and windows of ids."""

@@ -1,0 +1,228 @@
+"""What every tokenizer is: a function from text to ids, the bytes of each id, and the ids with a meaning."""
+
+import codecs
+import json
+import operator
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+from tinyxp.errors import CheckpointError
+from tinyxp.text.bpe import check_text
+
+Encode = Callable[[str, bool], list[int]]
+
+
+class Tokenizer:
+    """Text to ids and back.
+
+    `encode(text, specials)` returns ids without the BOS, `tokens` maps every id to its bytes. `adds_bos`:
+    every encoding starts with `bos_id`. `space_prefix`: `encode` puts a space before the text
+    (SentencePiece), which `decode` takes away again.
+    """
+
+    def __init__(
+        self,
+        encode: Encode,
+        tokens: Mapping[int, bytes],
+        *,
+        bos_id: int | None = None,
+        eos_ids: Iterable[int] = (),
+        adds_bos: bool = False,
+        space_prefix: bool = False,
+    ) -> None:
+        self.bos_id = bos_id
+        self.eos_ids = tuple(dict.fromkeys(eos_ids))
+        self.adds_bos = adds_bos
+        self.vocab_size = max(tokens, default=-1) + 1
+        self.space_prefix = space_prefix
+        self._encode = encode
+        self._tokens = tokens
+        for name, index in [("BOS", bos_id), *(("EOS", index) for index in self.eos_ids)]:
+            if index is not None and index not in tokens:
+                raise CheckpointError(f"the {name} id {index} is outside the vocabulary of {self.vocab_size}")
+        if adds_bos and bos_id is None:
+            raise CheckpointError("the tokenizer adds a BOS token but names none")
+
+    def __repr__(self) -> str:
+        return (
+            f"Tokenizer(vocab_size={self.vocab_size}, bos_id={self.bos_id}, eos_ids={self.eos_ids}, "
+            f"adds_bos={self.adds_bos})"
+        )
+
+    def encode(self, text: str, specials: bool = False) -> list[int]:
+        """Ids of `text`, after one BOS where `adds_bos`.
+
+        Text that spells a special token is plain text, unless `specials`. ValueError where `text` is not a
+        str or has a lone surrogate.
+        """
+        check_text(text)
+        ids = self._encode(text, specials)
+        if self.adds_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
+            return [self.bos_id, *ids]
+        return ids
+
+    def decode(self, ids: Iterable[SupportsIndex]) -> str:
+        """Text of `ids`, special tokens spelled out, bytes that are not UTF-8 as U+FFFD.
+
+        What `encode` puts before a text is left out: the first id where it is the BOS of a tokenizer that
+        adds one, and the space of a `space_prefix` (after that BOS, where there is one: ids without it are
+        taken to go on from an earlier text). ValueError for an id outside the vocabulary.
+        """
+        stream = self.stream()
+        try:
+            pieces = [stream.push(index) for index in ids]
+        except TypeError:
+            raise ValueError(f"ids must be a sequence of integers, not {type(ids).__name__}") from None
+        return "".join(pieces) + stream.flush()
+
+    def stream(self) -> "Stream":
+        """A decoder that takes one id at a time."""
+        return Stream(self)
+
+    def token_bytes(self, index: SupportsIndex) -> bytes:
+        """The bytes of one id. ValueError for an id outside the vocabulary."""
+        try:
+            number = operator.index(index)
+        except TypeError:
+            raise ValueError(f"an id must be one integer, not {index!r}") from None
+        if number not in self._tokens:
+            raise ValueError(f"id {number} is not in the vocabulary of {self.vocab_size} ids")
+        return self._tokens[number]
+
+
+class Stream:
+    """Decodes ids one by one into whole characters; all it returns, joined, is `decode` of all the ids."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._at_start = tokenizer.adds_bos
+        self._drops_space = tokenizer.space_prefix and not tokenizer.adds_bos
+
+    def push(self, index: SupportsIndex) -> str:
+        """The characters that `index` completes, if any. ValueError for an id outside the vocabulary."""
+        data = self._tokenizer.token_bytes(index)
+        if self._at_start:
+            self._at_start = False
+            if index == self._tokenizer.bos_id:
+                self._drops_space = self._tokenizer.space_prefix
+                return ""
+        if self._drops_space:
+            self._drops_space = False
+            data = data.removeprefix(b" ")
+        return self._utf8.decode(data)
+
+    def flush(self) -> str:
+        """What is left: U+FFFD where the ids ended inside a character, else nothing."""
+        return self._utf8.decode(b"", final=True)
+
+
+def special_splitter(specials: Mapping[str, int]) -> Callable[[str], Iterator[str | int]]:
+    """A function that cuts text into plain pieces and the ids of the specials it spells, longest first."""
+    spellings = sorted(filter(None, specials), key=len, reverse=True)
+    compiled: list[re.Pattern[str]] = []
+
+    def cut(text: str) -> Iterator[str | int]:
+        if not compiled:
+            compiled.append(re.compile("|".join(map(re.escape, spellings))))
+        end = 0
+        for found in compiled[0].finditer(text) if spellings else ():
+            if found.start() > end:
+                yield text[end : found.start()]
+            yield specials[found.group()]
+            end = found.end()
+        if end < len(text):
+            yield text[end:]
+
+    return cut
+
+
+def with_specials(
+    encode_plain: Callable[[str], list[int]], specials: Mapping[str, int], always: Mapping[str, int]
+) -> Encode:
+    """An encoder of plain text, made to find `specials` when asked and the tokens of `always` every time."""
+    cut_all, cut_always = special_splitter({**specials, **always}), special_splitter(always)
+
+    def encode(text: str, find_specials: bool) -> list[int]:
+        ids: list[int] = []
+        for piece in (cut_all if find_specials else cut_always)(text):
+            if isinstance(piece, int):
+                ids.append(piece)
+            else:
+                ids.extend(encode_plain(piece))
+        return ids
+
+    return encode
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Puts `path` before the message of a CheckpointError that is raised inside."""
+    try:
+        yield
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file's bytes; CheckpointError where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot be read: {error.strerror}") from None
+
+
+def read_text(path: Path) -> str:
+    """The file as UTF-8; CheckpointError where it is not."""
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"not UTF-8 at byte {error.start}") from None
+
+
+def parse_json_object(text: str) -> dict[str, Any]:
+    """`text` as one JSON object without duplicate keys; else CheckpointError."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+            raise CheckpointError(f"the key {key!r} stands twice in one object")
+        return made
+
+    try:
+        value = json.loads(text, object_pairs_hook=unique)
+    except CheckpointError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise CheckpointError(f"a JSON {type(value).__name__} where an object should be")
+    return value
+
+
+def check_vocabulary(vocab: object) -> dict[str, int]:
+    """`vocab` as a map from tokens to distinct ids of 0 or more; else CheckpointError."""
+    if not isinstance(vocab, dict) or not vocab:
+        raise CheckpointError("no vocabulary that maps tokens to ids")
+    owner: dict[int, str] = {}
+    for token, index in vocab.items():
+        if type(index) is not int or index < 0:
+            raise CheckpointError(f"the token {token!r} has the id {index!r}")
+        if index in owner:
+            raise CheckpointError(f"the id {index} belongs to both {owner[index]!r} and {token!r}")
+        owner[index] = token
+        check_spelling(token)
+    return vocab
+
+
+def check_spelling(token: str) -> None:
+    """CheckpointError where a token has no UTF-8."""
+    try:
+        token.encode()
+    except UnicodeEncodeError:
+        raise CheckpointError(f"the token {token!r} has a lone surrogate") from None

@@ -1,0 +1,138 @@
+"""Hugging Face's tokenizer.json, through the `tokenizers` library."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from tinyxp.errors import CheckpointError
+from tinyxp.text import bpe
+from tinyxp.text.base import Encode, Tokenizer, check_vocabulary, naming, parse_json_object, read_text
+from tinyxp.text.sentencepiece import parse_byte_token
+from tinyxp.text.specials import read_special_ids
+
+if TYPE_CHECKING:
+    import tokenizers
+
+_SENTENCEPIECE_DECODERS = {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}
+
+
+def load_tokenizer_json(path: Path) -> Tokenizer:
+    """The tokenizer of a tokenizer.json, with the tokenizer_config.json and generation_config.json beside it.
+
+    A BOS is added where add_bos_token says so, or, where it says nothing, where the file's post-processor
+    does. Added tokens that are not special are found in every text, as `tokenizers` does. Decoding is exact
+    as far as the file's normalizer is: one that composes characters (NFC) or lowers their case is not undone.
+    CheckpointError for a bad file or a decoder other than ByteLevel or SentencePiece's; ImportError without
+    `tokenizers`.
+    """
+    try:
+        import tokenizers
+    except ImportError:
+        raise ImportError(f"{path} needs tokenizers: pip install 'tinyxp[hf]'") from None
+    with naming(path):
+        content = read_text(path)
+        parsed = parse_json_object(content)
+        if not isinstance(parsed.get("model"), dict):
+            raise CheckpointError("not a tokenizer.json: it has no model")
+        model = parsed["model"]
+        if isinstance(model.get("vocab"), dict):
+            check_vocabulary(model["vocab"])
+        try:
+            made = tokenizers.Tokenizer.from_str(content)
+        except Exception as error:  # the library raises nothing narrower
+            raise CheckpointError(f"tokenizers refuses it: {error}") from None
+        made.no_truncation()
+        made.no_padding()
+        vocab = check_vocabulary(made.get_vocab(with_added_tokens=True))
+        added = {index: token.content for index, token in made.get_added_tokens_decoder().items()}
+        decoders = list(_parts(parsed.get("decoder"), "decoders"))
+        tokens = _token_bytes(vocab, added, decoders)
+        ids = read_special_ids(path.parent, vocab)
+        first_id = _first_id(made)
+        adds_bos = first_id is not None if ids.adds_bos is None else ids.adds_bos
+        return Tokenizer(
+            _encoder(made, _missing_bytes(vocab, model, decoders)),
+            tokens,
+            bos_id=ids.bos_id if first_id is None else first_id,
+            eos_ids=ids.eos_ids,
+            adds_bos=adds_bos,
+            space_prefix=_takes_space(decoders),
+        )
+
+
+def _encoder(made: "tokenizers.Tokenizer", missing: frozenset[int]) -> Encode:
+    lock = Lock()  # what is done with special tokens is a setting of the tokenizer, not of a call
+
+    def encode(text: str, find_specials: bool) -> list[int]:
+        lost = missing.intersection(text.encode()) if missing else None
+        if lost:
+            raise ValueError(f"the byte {min(lost):#04x} of {text[:40]!r} has no token")
+        with lock:
+            made.encode_special_tokens = not find_specials
+            ids: list[int] = made.encode(text, add_special_tokens=False).ids
+        return ids
+
+    return encode
+
+
+def _missing_bytes(
+    vocab: dict[str, int], model: dict[str, Any], decoders: list[dict[str, Any]]
+) -> frozenset[int]:
+    """The bytes that `tokenizers` would leave out without a word: no token stands for them, not even unk."""
+    if model.get("unk_token") is not None or not any(part["type"] == "ByteLevel" for part in decoders):
+        return frozenset()
+    return frozenset(byte for byte, character in enumerate(bpe.byte_characters()) if character not in vocab)
+
+
+def _first_id(made: "tokenizers.Tokenizer") -> int | None:
+    """The id that the post-processor puts before a text; None for none."""
+    encoding = made.encode("a", add_special_tokens=True)
+    mask = encoding.special_tokens_mask
+    count = mask.index(0) if 0 in mask else 0
+    if count > 1:
+        raise CheckpointError(
+            f"its post-processor puts {count} tokens before a text; one BOS at most is known"
+        )
+    return encoding.ids[0] if count else None
+
+
+def _parts(part: Any, key: str) -> Iterator[dict[str, Any]]:
+    """The members of a tokenizer.json's Sequence, those of Sequences inside it too."""
+    if part is None:
+        return
+    if part["type"] == "Sequence":
+        for member in part[key]:
+            yield from _parts(member, key)
+    else:
+        yield part
+
+
+def _token_bytes(
+    vocab: dict[str, int], added: dict[int, str], decoders: list[dict[str, Any]]
+) -> dict[int, bytes]:
+    kinds = {part["type"] for part in decoders}
+    if "ByteLevel" in kinds:
+        spelled = {index: bpe.unspell_bytes(token) for token, index in vocab.items()}
+        tokens = {index: token.encode() for token, index in vocab.items()}
+        tokens.update({index: data for index, data in spelled.items() if data is not None})
+    elif kinds and kinds <= _SENTENCEPIECE_DECODERS:
+        tokens = {index: token.replace("▁", " ").encode() for token, index in vocab.items()}
+        if "ByteFallback" in kinds:
+            bytes_of = {index: parse_byte_token(token) for index, token in tokens.items()}
+            tokens.update({index: bytes([byte]) for index, byte in bytes_of.items() if byte is not None})
+    else:
+        named = ", ".join(sorted(kinds)) or "none"
+        raise CheckpointError(f"its decoder is {named}; ByteLevel and SentencePiece's (Metaspace) are known")
+    tokens.update({index: content.encode() for index, content in added.items()})
+    return tokens
+
+
+def _takes_space(decoders: list[dict[str, Any]]) -> bool:
+    """Whether the decoder takes a space from the start of a text."""
+    for part in decoders:
+        if part["type"] == "Metaspace" and part.get("prepend_scheme", "always") != "never":
+            return True
+        if part["type"] == "Strip" and part.get("start", 0) > 0:
+            return True
+    return False

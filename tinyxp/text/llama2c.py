@@ -1,0 +1,79 @@
+"""The tokenizer files of llama2.c: tokenizer.bin, tok512.bin and their like."""
+
+import struct
+from pathlib import Path
+
+from tinyxp.errors import CheckpointError
+from tinyxp.text.base import Tokenizer, naming, read_bytes
+from tinyxp.text.sentencepiece import parse_byte_token, sentencepiece_tokenizer
+
+_UNKNOWN_ID, _BOS_ID, _EOS_ID = 0, 1, 2
+
+
+def load_llama2c(path: Path) -> Tokenizer:
+    """The tokenizer that run.c makes of the file: BOS always, then the text after one more space.
+
+    The file is little-endian: int32 length of the longest token, then for each token a float32 score, an
+    int32 length and the bytes. Its first three tokens are special, and spelled without the newlines that the
+    file has around them. A BOS ends a generation as an EOS does, as in run.c: the stories are trained on
+    texts that only a BOS keeps apart. CheckpointError for bad files.
+    """
+    with naming(path):
+        pieces, scores = _parse(read_bytes(path))
+        if len(pieces) <= _EOS_ID:
+            raise CheckpointError(f"{len(pieces)} tokens, fewer than the three special ones")
+        specials = {}
+        for index in (_UNKNOWN_ID, _BOS_ID, _EOS_ID):
+            specials[_spelling(pieces[index], index).strip()] = index
+        byte_ids: dict[int, int] = {}
+        seen: dict[bytes, int] = {}
+        for index, piece in enumerate(pieces):
+            if seen.setdefault(piece, index) != index:
+                raise CheckpointError(f"tokens {seen[piece]} and {index} are both {piece!r}")
+            byte = parse_byte_token(piece)
+            if byte is not None:
+                byte_ids[byte] = index
+        return sentencepiece_tokenizer(
+            pieces,
+            scores,
+            specials=specials,
+            always={},
+            byte_ids=byte_ids,
+            bos_id=_BOS_ID,
+            eos_ids=(_EOS_ID, _BOS_ID),
+            adds_bos=True,
+            space_prefix=True,
+        )
+
+
+def _parse(data: bytes) -> tuple[list[bytes], list[float]]:
+    if len(data) < 4:
+        raise CheckpointError("too short for a llama2.c tokenizer")
+    (longest,) = struct.unpack_from("<i", data)
+    pieces: list[bytes] = []
+    scores: list[float] = []
+    offset = 4
+    while offset < len(data):
+        if offset + 8 > len(data):
+            raise CheckpointError(f"ends inside the header of token {len(pieces)}")
+        score, length = struct.unpack_from("<fi", data, offset)
+        offset += 8
+        if not 0 <= length <= longest:
+            raise CheckpointError(
+                f"token {len(pieces)} has length {length}, the longest is said to be {longest}"
+            )
+        if offset + length > len(data):
+            raise CheckpointError(
+                f"token {len(pieces)} has length {length}, but {len(data) - offset} bytes are left"
+            )
+        pieces.append(data[offset : offset + length])
+        scores.append(score)
+        offset += length
+    return pieces, scores
+
+
+def _spelling(piece: bytes, index: int) -> str:
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        raise CheckpointError(f"the special token {index}, {piece!r}, is not UTF-8") from None

@@ -1,0 +1,79 @@
+"""load_tokenizer: one door for every kind of vocabulary file."""
+
+import os
+from pathlib import Path
+
+from tinyxp.errors import CheckpointError
+from tinyxp.text.base import Stream, Tokenizer
+from tinyxp.text.bytelevel import (
+    MERGES_NAMES,
+    VOCABULARY_NAMES,
+    find_pair,
+    load_vocabulary_and_merges,
+)
+from tinyxp.text.gguf import load_gguf
+from tinyxp.text.huggingface import load_tokenizer_json
+from tinyxp.text.llama2c import load_llama2c
+from tinyxp.text.tiktoken import ENCODINGS, load_encoding, load_rank_file
+
+__all__ = ["Stream", "Tokenizer", "load_tokenizer"]
+
+
+def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
+    """The tokenizer at `path`.
+
+    A folder: its tokenizer.json, else vocab.json (encoder.json) with merges.txt (vocab.bpe), else the one
+    tokenizer.bin or tok*.bin of llama2.c. A file: a tokenizer.json, one of such a pair, a `.gguf`, a
+    llama2.c `.bin`, a `.tiktoken` rank file. Or, where there is no such path, a tiktoken encoding:
+    "tiktoken:NAME", or gpt2, r50k_base, cl100k_base, o200k_base.
+
+    CheckpointError, a ValueError, for a file that is not what it claims to be and for a path without a
+    tokenizer; ImportError where `tinyxp[hf]` is needed (tokenizer.json, tiktoken encodings).
+    """
+    where = Path(path)
+    if where.is_dir():
+        return _load_folder(where)
+    if where.exists():
+        return _load_file(where)
+    name = os.fspath(path)
+    if name.startswith("tiktoken:"):
+        return load_encoding(name.removeprefix("tiktoken:"))
+    if name in ENCODINGS:
+        return load_encoding(name)
+    raise CheckpointError(f"{where}: no such file or folder, and no encoding ({', '.join(ENCODINGS)})")
+
+
+def _load_folder(folder: Path) -> Tokenizer:
+    if (folder / "tokenizer.json").is_file():
+        return load_tokenizer_json(folder / "tokenizer.json")
+    pair = find_pair(folder)
+    if pair:
+        return load_vocabulary_and_merges(*pair)
+    binaries = sorted({*folder.glob("tok*.bin")})
+    if len(binaries) > 1:
+        names = ", ".join(binary.name for binary in binaries)
+        raise CheckpointError(f"{folder}: has {names}; name the one to load")
+    if binaries:
+        return load_llama2c(binaries[0])
+    raise CheckpointError(
+        f"{folder}: has no tokenizer; looked for tokenizer.json, {' or '.join(VOCABULARY_NAMES)} with "
+        f"{' or '.join(MERGES_NAMES)}, tokenizer.bin, tok*.bin"
+    )
+
+
+def _load_file(path: Path) -> Tokenizer:
+    if path.name in (*VOCABULARY_NAMES, *MERGES_NAMES):
+        pair = find_pair(path.parent)
+        if pair is None:
+            other = MERGES_NAMES if path.name in VOCABULARY_NAMES else VOCABULARY_NAMES
+            raise CheckpointError(f"{path}: needs {' or '.join(other)} beside it")
+        return load_vocabulary_and_merges(*pair)
+    loaders = {
+        ".json": load_tokenizer_json,
+        ".gguf": load_gguf,
+        ".bin": load_llama2c,
+        ".tiktoken": load_rank_file,
+    }
+    if path.suffix not in loaders:
+        raise CheckpointError(f"{path}: {path.suffix or 'no suffix'} is not one of {', '.join(loaders)}")
+    return loaders[path.suffix](path)
