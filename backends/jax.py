@@ -10,6 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tinyxp.cache import Cache
+from tinyxp.decoding import Decoder
+from tinyxp.model import extend
 from tinyxp.params import Params
 from tinyxp.registry import Backend, dtype_name
 
@@ -68,22 +71,57 @@ class JaxBackend(Backend):
     def value_and_grad(self, f: Callable[..., Any]) -> Callable[..., Any]:
         return jax.value_and_grad(f)
 
+    def decoder(self, params: Params, batch: int, length: int) -> JaxDecoder:
+        return JaxDecoder(params, batch, length)
+
     def synchronize(self, x: Any) -> Any:
         return jax.block_until_ready(x)
 
 
-def _flatten(params: Params) -> tuple[list[Any], Any]:
-    return list(params.values()), (tuple(params), params.config, params.xp)
+def write_cache(cache: jax.Array, new: jax.Array, start: Any, slots: Any, *, xp: Any) -> jax.Array:
+    """``tinyxp.ops.write_cache``, in place where XLA may: new must fit between start and the last slot."""
+    return jax.lax.dynamic_update_slice_in_dim(cache, new, start, axis=2)
+
+
+@partial(jax.jit, donate_argnames="cache")
+def _extend(
+    params: Params, ids: jax.Array, cache: Cache, mask: jax.Array, columns: jax.Array
+) -> tuple[jax.Array, Cache]:
+    logits, extended = extend(params, ids, cache, mask=mask, kernels=backend.kernels, last=True)
+    return logits[:, 0, :], extended._replace(used=cache.used + columns)
+
+
+class JaxDecoder(Decoder):
+    """Compiles one prefill for each bucket of prompt lengths, and one step for each bucket of cache lengths.
+
+    A prompt is padded on the right to its bucket; the slots of that padding are written over by the steps.
+    """
+
+    def __init__(self, params: Params, batch: int, length: int) -> None:
+        super().__init__(params, batch, bucket(length))
+
+    def __call__(self, ids: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+        b, t = ids.shape
+        width = t if t == 1 else bucket(t)
+        padding = ((0, 0), (0, width - t))
+        real = np.pad(np.ones((b, t), dtype=bool) if mask is None else mask, padding)
+        index = self.params.backend.index_dtype
+        padded = np.pad(ids, padding).astype(index)
+        logits, self.cache = _extend(self.params, padded, self.cache, real, np.asarray(t, dtype=index))
+        return self.params.backend.to_numpy(logits)
+
+
+def bucket(length: int) -> int:
+    """The power of two, 16 or more, that holds ``length``."""
+    return max(16, 1 << (length - 1).bit_length())
 
 
 def _flatten_with_keys(params: Params) -> tuple[list[Any], Any]:
-    leaves, context = _flatten(params)
-    return [(jax.tree_util.DictKey(name), x) for name, x in zip(params, leaves, strict=True)], context
+    leaves, static = params._flatten()
+    return [(jax.tree_util.DictKey(name), x) for name, x in zip(params, leaves, strict=True)], static
 
 
-def _unflatten(context: Any, leaves: Any) -> Params:
-    return Params._unflatten(leaves, *context)
-
-
-jax.tree_util.register_pytree_with_keys(Params, _flatten_with_keys, _unflatten, _flatten)
-backend = JaxBackend("jax", jnp)
+jax.tree_util.register_pytree_with_keys(
+    Params, _flatten_with_keys, lambda static, leaves: Params._unflatten(leaves, *static), Params._flatten
+)
+backend = JaxBackend("jax", jnp, {"write_cache": write_cache})

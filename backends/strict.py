@@ -29,7 +29,9 @@ class StrictBackend(Backend):
         try:
             return xp.Device(device)
         except ValueError:
-            raise ValueError(f"device is {device!r}; array_api_strict has {', '.join(self.devices())}") from None
+            raise ValueError(
+                f"device is {device!r}; array_api_strict has {', '.join(self.devices())}"
+            ) from None
 
     def devices(self) -> list[str]:
         return ["CPU_DEVICE", "device1", "device2"]

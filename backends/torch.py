@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch.utils import _pytree as pytree
 
+from tinyxp.decoding import Decoder
 from tinyxp.params import Params
-from tinyxp.registry import Backend, backend_of
+from tinyxp.registry import Backend
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -52,7 +53,11 @@ class TorchBackend(Backend):
 
     def devices(self) -> list[str]:
         accelerator = torch.accelerator.current_accelerator(check_available=True)
-        found = [] if accelerator is None else [f"{accelerator.type}:{i}" for i in range(torch.accelerator.device_count())]
+        found = (
+            []
+            if accelerator is None
+            else [f"{accelerator.type}:{i}" for i in range(torch.accelerator.device_count())]
+        )
         return ["cpu", *found, "meta"]
 
     def jit(self, f: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,18 +72,37 @@ class TorchBackend(Backend):
 
         return both
 
+    def decoder(self, params: Params, batch: int, length: int) -> TorchDecoder:
+        return TorchDecoder(params, batch, length)
+
     def synchronize(self, x: Any) -> Any:
         if torch.accelerator.is_available():
             torch.accelerator.synchronize()
         return x
 
 
-def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, xp: Any) -> torch.Tensor:
+class TorchDecoder(Decoder):
+    """Without autograd, which the cache written in place would confuse."""
+
+    def __init__(self, params: Params, batch: int, length: int) -> None:
+        with torch.inference_mode():
+            super().__init__(params, batch, length)
+
+    def __call__(self, ids: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+        with torch.inference_mode():
+            return super().__call__(ids, mask)
+
+
+def linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, xp: Any
+) -> torch.Tensor:
     """``tinyxp.ops.linear`` in one call."""
     return F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
 
 
-def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float, *, xp: Any) -> torch.Tensor:
+def layer_norm(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float, *, xp: Any
+) -> torch.Tensor:
     """``tinyxp.ops.layer_norm``, fused."""
     return F.layer_norm(x, x.shape[-1:], weight.to(x.dtype), bias.to(x.dtype), eps)
 
@@ -97,15 +121,14 @@ def write_cache(cache: torch.Tensor, new: torch.Tensor, start: Any, slots: Any, 
     return cache
 
 
-def _flatten(params: Params) -> tuple[list[Any], Any]:
-    return list(params.values()), (tuple(params), params.config, params.xp)
-
-
-def _unflatten(leaves: Any, context: Any) -> Params:
-    return Params._unflatten(leaves, *context)
-
-
-pytree.register_pytree_node(Params, _flatten, _unflatten, serialized_type_name="tinyxp.Params")
+pytree.register_pytree_node(
+    Params,
+    Params._flatten,
+    lambda leaves, context: Params._unflatten(leaves, *context),
+    serialized_type_name="tinyxp.Params",
+)
 backend = TorchBackend(
-    "torch", xp, {"linear": linear, "layer_norm": layer_norm, "attention": attention, "write_cache": write_cache}
+    "torch",
+    xp,
+    {"linear": linear, "layer_norm": layer_norm, "attention": attention, "write_cache": write_cache},
 )

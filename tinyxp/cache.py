@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tinyxp import ops, registry
+from tinyxp import ops
+from tinyxp.checks import check_integer
 from tinyxp.inputs import Inputs, check_learned_positions, check_room
 from tinyxp.params import Params
 from tinyxp.typing import Array
@@ -29,11 +30,10 @@ def new_cache(params: Params, batch: int, length: int) -> Cache:
 
     It holds 2 L b g hd length numbers. Raises ValueError naming a batch or a length below 1.
     """
-    for field, value in (("batch", batch), ("length", length)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{field} is {value!r}; it must be an integer of 1 or more")
+    check_integer("batch", batch, low=1)
+    check_integer("length", length, low=1)
     config, xp = params.config, params.xp
-    backend = registry.backend(xp)
+    backend = params.backend
     device = backend.device_of(params["embed.weight"])
     index = getattr(xp, backend.index_dtype)
     shape = (batch, config.n_kv_heads, length, config.head_dim)

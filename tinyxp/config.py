@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+
+from tinyxp.checks import check_integer, check_positive
 
 NORMS = ("rms", "layer")
 POSITIONS = ("rope", "learned")
@@ -34,7 +35,7 @@ class RopeScaling:
                 f"rope_scaling has rope_type {self.rope_type!r}; known are 'default', 'linear' and 'llama3'"
             )
         for name in ("factor", "low_freq_factor", "high_freq_factor", "original_max_seq_len"):
-            _check_positive(f"rope_scaling {name}", getattr(self, name))
+            check_positive(f"rope_scaling {name}", getattr(self, name))
         if self.rope_type == "llama3" and self.high_freq_factor <= self.low_freq_factor:
             raise ValueError(
                 f"rope_scaling high_freq_factor is {self.high_freq_factor}; "
@@ -104,7 +105,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "max_seq_len"):
-            _check_positive_int(name, getattr(self, name))
+            check_integer(name, getattr(self, name), low=1)
         if self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_kv_heads is {self.n_kv_heads}; it must divide n_heads, {self.n_heads}")
         if self.head_dim is None:
@@ -113,15 +114,17 @@ class Config:
                     f"head_dim is not given and n_heads, {self.n_heads}, does not divide d_model, {self.d_model}"
                 )
             object.__setattr__(self, "head_dim", self.d_model // self.n_heads)
-        _check_positive_int("head_dim", self.head_dim)
+        check_integer("head_dim", self.head_dim, low=1)
         for name in ("rope_theta", "norm_eps"):
-            _check_positive(name, getattr(self, name))
+            check_positive(name, getattr(self, name))
         for name in ("tie_embeddings", "attn_bias", "attn_out_bias", "mlp_bias"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; it must be True or False")
         for name, known in (("norm", NORMS), ("position", POSITIONS), ("mlp", MLPS)):
             if getattr(self, name) not in known:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; known are {', '.join(map(repr, known))}")
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}; known are {', '.join(map(repr, known))}"
+                )
         object.__setattr__(self, "rope_scaling", RopeScaling.parse(self.rope_scaling))
         if self.position == "rope" and self.head_dim % 2:
             raise ValueError(f"head_dim is {self.head_dim}; rotary positions need an even one")
@@ -212,13 +215,3 @@ PRESETS: dict[str, dict[str, Any]] = {
         "max_seq_len": 128,
     },
 }
-
-
-def _check_positive_int(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be an integer of 1 or more")
-
-
-def _check_positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ValueError(f"{name} is {value!r}; it must be a finite number above 0")

@@ -24,13 +24,19 @@ class Inputs(NamedTuple):
     device: Any
 
 
-def prepare(params: Params, ids: Any, positions: Any, mask: Any, xp: Namespace | None) -> Inputs:
-    """Checks and converts what forward, loss and extend share; raises ValueError naming what is wrong."""
+def as_params(params: Params, xp: Namespace | None) -> Params:
+    """params as arrays of ``xp``, or as they are where xp is None or theirs."""
     if not isinstance(params, Params):
         raise ValueError(f"params is a {type(params).__name__}; it must be tinyxp.Params")
-    backend = registry.backend(params.xp if xp is None else xp)
-    if backend.xp is not params.xp:
-        params = params.to(backend.xp)
+    if xp is None or registry.backend(xp) is params.backend:
+        return params
+    return params.to(xp)
+
+
+def prepare(params: Params, ids: Any, positions: Any, mask: Any, xp: Namespace | None) -> Inputs:
+    """Checks and converts what forward, loss and extend share; raises ValueError naming what is wrong."""
+    params = as_params(params, xp)
+    backend = params.backend
     device = backend.device_of(params["embed.weight"])
     n = params.config.vocab_size
     ids = integers("ids", ids, backend, device, low=0, high=n, limit=f"the vocabulary size {n}")
@@ -101,54 +107,90 @@ def integers(
     limit: str,
     besides: int | None = None,
 ) -> Array:
-    """Integers (b, t) with b and t of 1 or more, each in [low, high) or ``besides``, where their values can be
-    read: not under jit, on torch's meta device or in a lazy library.
+    """Integers (b, t) with b and t of 1 or more, each in [low, high) or ``besides``, as the backend indexes.
 
-    Lists and arrays of other libraries are checked on NumPy, before any library could wrap or clip them.
+    Lists and arrays of other libraries are checked on NumPy, before any library could wrap or clip them;
+    the backend's own wherever their values can be read: not under jit, on torch's meta device or lazily.
     """
-    array, xp, concrete = _as_array(field, x, backend)
-    shape = tuple(array.shape)
+    if not _is_native(x, backend):
+        host = host_integers(field, x, low=low, high=high, limit=limit, besides=besides)
+        return backend.from_numpy(host.astype(backend.index_dtype), device=device)
+    _check_integers(field, x, backend.xp, backend.is_concrete(x), low, high, limit, besides)
+    return cast(x, getattr(backend.xp, backend.index_dtype), xp=backend.xp)
+
+
+def host_integers(
+    field: str, x: Any, *, low: int, high: int | None, limit: str, besides: int | None = None
+) -> np.ndarray:
+    """The same, on NumPy as int64."""
+    host = _to_host(field, x)
+    _check_integers(field, host, np, True, low, high, limit, besides)
+    return host.astype(np.int64)
+
+
+def _check_integers(
+    field: str,
+    x: Any,
+    xp: Namespace,
+    concrete: bool,
+    low: int,
+    high: int | None,
+    limit: str,
+    besides: int | None,
+) -> None:
+    shape = tuple(x.shape)
     if len(shape) != 2:
         raise ValueError(f"{field} has shape {shape}; it must be (batch, time)")
     if 0 in shape:
         raise ValueError(f"{field} has shape {shape}; batch and time must be 1 or more")
-    if "int" not in _kind(array):
-        raise ValueError(f"{field} has dtype {_kind(array)}; it must be an integer dtype")
-    if concrete:
-        inside = array if besides is None else xp.where(array == besides, low, array)
-        for extreme in (int(xp.min(inside)), int(xp.max(inside))):
-            if extreme < low or (high is not None and extreme >= high):
-                most = "" if high is None else f" and below {limit}"
-                raise ValueError(f"{field} holds {extreme}; it must be {low} or more{most}")
-    if xp is np:
-        return backend.from_numpy(array.astype(backend.index_dtype), device=device)
-    return cast(array, getattr(xp, backend.index_dtype), xp=xp)
+    if "int" not in _kind(x):
+        raise ValueError(f"{field} has dtype {_kind(x)}; it must be an integer dtype")
+    if not concrete:
+        return
+    inside = x if besides is None else xp.where(x == besides, low, x)
+    for extreme in (int(xp.min(inside)), int(xp.max(inside))):
+        if extreme < low or (high is not None and extreme >= high):
+            most = "" if high is None else f" and below {limit}"
+            raise ValueError(f"{field} holds {extreme}; it must be {low} or more{most}")
 
 
 def as_mask(mask: Any, shape: tuple[int, ...], backend: Backend, device: Any) -> Array:
-    """A mask (b, t), True (or 1) on real tokens, False (or 0) on padding -> bool."""
-    array, xp, concrete = _as_array("mask", mask, backend)
-    if tuple(array.shape) != shape:
-        raise ValueError(f"mask has shape {tuple(array.shape)}; ids has {shape}")
-    if _kind(array) != "bool":
-        if "int" not in _kind(array):
-            raise ValueError(
-                f"mask has dtype {_kind(array)}; it must be bool (True on real tokens) or integers 0 and 1"
-            )
-        if concrete and not (0 <= int(xp.min(array)) and int(xp.max(array)) <= 1):
-            raise ValueError("mask holds integers other than 0 (padding) and 1 (a real token)")
-        array = array != 0
-    return backend.from_numpy(array, device=device) if xp is np else array
+    """A mask (b, t), True (or 1) on real tokens, False (or 0) on padding, as bool of the backend."""
+    if not _is_native(mask, backend):
+        return backend.from_numpy(host_mask(mask, shape), device=device)
+    _check_mask(mask, shape, backend.xp, backend.is_concrete(mask))
+    return mask if _kind(mask) == "bool" else mask != 0  # type: ignore[no-any-return]
 
 
-def _as_array(field: str, x: Any, backend: Backend) -> tuple[Any, Namespace, bool]:
-    """x as it is where it is the backend's own array, as NumPy where not; its namespace; whether it can be read."""
-    if not isinstance(x, np.ndarray) and backend.is_array(x):
-        return x, backend.xp, backend.is_concrete(x)
+def host_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """The same, on NumPy."""
+    host = _to_host("mask", mask)
+    _check_mask(host, shape, np, True)
+    return host != 0
+
+
+def _check_mask(mask: Any, shape: tuple[int, ...], xp: Namespace, concrete: bool) -> None:
+    if tuple(mask.shape) != tuple(shape):
+        raise ValueError(f"mask has shape {tuple(mask.shape)}; ids has {tuple(shape)}")
+    kind = _kind(mask)
+    if kind == "bool":
+        return
+    if "int" not in kind:
+        raise ValueError(f"mask has dtype {kind}; it must be bool (True on real tokens) or integers 0 and 1")
+    if concrete and not (0 <= int(xp.min(mask)) and int(xp.max(mask)) <= 1):
+        raise ValueError("mask holds integers other than 0 (padding) and 1 (a real token)")
+
+
+def _is_native(x: Any, backend: Backend) -> bool:
+    return not isinstance(x, np.ndarray) and backend.is_array(x)
+
+
+def _to_host(field: str, x: Any) -> np.ndarray:
+    """Lists, NumPy arrays and arrays of any known library on NumPy."""
     if not isinstance(x, np.ndarray) and hasattr(x, "dtype") and hasattr(x, "shape"):
         x = registry.backend_of(x).to_numpy(x)
     try:
-        return np.asarray(x), np, True
+        return np.asarray(x)
     except (ValueError, TypeError, OverflowError) as error:
         raise ValueError(f"{field} is not a rectangular array of integers: {error}") from None
 

@@ -42,9 +42,7 @@ def rms(w: Weights, name: str, x: Array, ctx: Context) -> Array:
 
 
 def layer(w: Weights, name: str, x: Array, ctx: Context) -> Array:
-    return ctx.kernels.layer_norm(
-        x, w[f"{name}.weight"], w[f"{name}.bias"], ctx.config.norm_eps, xp=ctx.xp
-    )
+    return ctx.kernels.layer_norm(x, w[f"{name}.weight"], w[f"{name}.bias"], ctx.config.norm_eps, xp=ctx.xp)
 
 
 NORMS = {"rms": rms, "layer": layer}

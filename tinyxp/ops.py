@@ -128,9 +128,7 @@ def rotary(x: Array, cos: Array, sin: Array, *, xp: Namespace) -> Array:
     return rotated
 
 
-def attention(
-    q: Array, k: Array, v: Array, visible: Array, *, xp: Namespace, tap: Tap = untapped
-) -> Array:
+def attention(q: Array, k: Array, v: Array, visible: Array, *, xp: Namespace, tap: Tap = untapped) -> Array:
     """softmax(q k^T / sqrt(hd)) v over the visible keys; query head i reads key/value head i // (h / g).
 
     q (b, h, t, hd), k and v (b, g, s, hd), visible (b or 1, 1, t, s) bool -> (b, h, t, hd). A query that sees

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from tinyxp import registry
+from tinyxp.checks import check_integer
 from tinyxp.config import Config
+from tinyxp.registry import Backend
 from tinyxp.typing import Array, Namespace
 
 INIT_STD = 0.02
@@ -23,11 +25,11 @@ class Params(Mapping[str, Array]):
     a gradient is a Params too.
     """
 
-    __slots__ = ("_arrays", "config", "xp")
+    __slots__ = ("_arrays", "backend", "config")
 
     _arrays: dict[str, Array]
     config: Config
-    xp: Namespace
+    backend: Backend
 
     def __init__(self, arrays: Mapping[str, Array], config: Config) -> None:
         shapes = parameter_shapes(config)
@@ -43,19 +45,29 @@ class Params(Mapping[str, Array]):
         if len(libraries) > 1:
             names = ", ".join(sorted(owner.name for owner in libraries.values()))
             raise ValueError(f"parameters must be arrays of one library; these are of {names}")
-        (owner,) = libraries.values()
-        self._set({name: arrays[name] for name in shapes}, config, owner.xp)
+        registry.load_imported()
+        self._set({name: arrays[name] for name in shapes}, config, *libraries.values())
 
-    def _set(self, arrays: dict[str, Array], config: Config, xp: Namespace) -> None:
-        for slot, value in (("_arrays", arrays), ("config", config), ("xp", xp)):
+    def _set(self, arrays: dict[str, Array], config: Config, backend: Backend) -> None:
+        for slot, value in (("_arrays", arrays), ("config", config), ("backend", backend)):
             object.__setattr__(self, slot, value)
 
+    def _flatten(self) -> tuple[list[Array], tuple[tuple[str, ...], Config, Backend]]:
+        """What a pytree takes apart: the leaves, and the static rest."""
+        return list(self._arrays.values()), (tuple(self._arrays), self.config, self.backend)
+
     @classmethod
-    def _unflatten(cls, leaves: Any, names: tuple[str, ...], config: Config, xp: Namespace) -> Params:
-        """Puts together what a pytree took apart: the leaves may be tracers, specs or anything else."""
+    def _unflatten(cls, leaves: Any, names: tuple[str, ...], config: Config, backend: Backend) -> Params:
+        """Puts them together again; the leaves may be another library's arrays, tracers, specs or anything."""
         self = object.__new__(cls)
-        self._set(dict(zip(names, leaves, strict=True)), config, xp)
+        arrays = dict(zip(names, leaves, strict=True))
+        self._set(arrays, config, registry.owner_of(arrays[names[0]]) or backend)
         return self
+
+    @property
+    def xp(self) -> Namespace:
+        """The array namespace of the parameters."""
+        return self.backend.xp
 
     @classmethod
     def from_state_dict(
@@ -84,7 +96,7 @@ class Params(Mapping[str, Array]):
 
         What is left out stays; nothing is copied that need not be, so the two may share memory.
         """
-        target = registry.backend(self.xp if xp is None else xp)
+        target = self.backend if xp is None else registry.backend(xp)
         return Params(
             {name: registry.convert(x, target, dtype=dtype, device=device) for name, x in self.items()},
             self.config,
@@ -198,8 +210,7 @@ def init(
     ``numpy.random.default_rng(seed)``, in the order of ``parameter_shapes``, and rounded to ``dtype``.
     (Radford et al., 2019.)
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed is {seed!r}; it must be an integer of 0 or more")
+    check_integer("seed", seed, low=0)
     target = registry.backend(xp)
     target.dtype(dtype)
     rng = np.random.default_rng(seed)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points, version
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinyxp.typing import Array, Namespace
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "tinyxp.backends"
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -119,7 +120,7 @@ class Backend:
         """A ``tinyxp.decoding.Decoder`` for ``batch`` rows of up to ``length`` columns."""
         from tinyxp.decoding import Decoder
 
-        return Decoder(self, params, batch, length)
+        return Decoder(params, batch, length)
 
 
 def dtype_name(dtype: Any) -> str:
@@ -136,12 +137,16 @@ def dtype_name(dtype: Any) -> str:
     return name
 
 
-@cache
-def _entries() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
-
-
+_known: dict[str, EntryPoint] = {}
 _loaded: dict[str, Backend] = {}
+
+
+def _entries() -> dict[str, EntryPoint]:
+    if not _known:
+        from importlib.metadata import entry_points  # dear to import, and seldom needed
+
+        _known.update({entry.name: entry for entry in entry_points(group=GROUP)})
+    return _known
 
 
 def load_imported() -> None:
@@ -172,7 +177,11 @@ def backend(name_or_module: str | Namespace) -> Backend:
     elif isinstance(name_or_module, ModuleType):
         name = name_or_module.__name__.removeprefix("array_api_compat.").partition(".")[0]
     else:
-        raise ValueError(f"xp is {name_or_module!r}; it must be an array namespace such as numpy or jax.numpy")
+        raise ValueError(
+            f"xp is {name_or_module!r}; it must be an array namespace such as numpy or jax.numpy"
+        )
+    if name in _loaded:
+        return _loaded[name]
     if name not in _entries():
         raise ValueError(f"backend is {name!r}; known are {', '.join(sorted(_entries()))}")
     try:
@@ -188,6 +197,8 @@ def available_backends() -> dict[str, str | None]:
 
     Nothing is imported. An alias stands for the library whose adapter it shares.
     """
+    from importlib.metadata import version
+
     library_of = {e.value: name for name, e in _entries().items() if importlib.util.find_spec(name)}
     return {
         name: version(library_of[entry.value]) if entry.value in library_of else None
@@ -195,18 +206,23 @@ def available_backends() -> dict[str, str | None]:
     }
 
 
+def owner_of(x: object) -> Backend | None:
+    """The adapter, among those loaded, of the library that x is an array of."""
+    return next((found for found in _loaded.values() if found.is_array(x)), None)
+
+
 def backend_of(x: object) -> Backend:
     """The adapter of the library that x is an array of. Raises ValueError naming x's type for no known one."""
-    for attempt in (False, True):
-        if attempt:
-            load_imported()
-        for found in _loaded.values():
-            if found.is_array(x):
-                return found
-    raise ValueError(
-        f"{type(x).__module__}.{type(x).__qualname__} is not an array of a known library: "
-        f"{', '.join(sorted(_entries()))}"
-    )
+    found = owner_of(x)
+    if found is None:
+        load_imported()
+        found = owner_of(x)
+    if found is None:
+        raise ValueError(
+            f"{type(x).__module__}.{type(x).__qualname__} is not an array of a known library: "
+            f"{', '.join(sorted(_entries()))}"
+        )
+    return found
 
 
 def convert(x: Array, target: Backend, *, dtype: Any = None, device: Any = None) -> Array:

@@ -13,6 +13,8 @@ from typing import Any, SupportsIndex
 from tinyxp.errors import CheckpointError
 from tinyxp.text.bpe import check_text
 
+_LARGEST_FILE = 2**30  # bytes; a model's weights named by mistake are not read into memory
+
 Encode = Callable[[str, bool], list[int]]
 
 
@@ -171,6 +173,9 @@ def naming(path: Path) -> Iterator[None]:
 def read_bytes(path: Path) -> bytes:
     """The file's bytes; CheckpointError where it cannot be read."""
     try:
+        size = path.stat().st_size
+        if size > _LARGEST_FILE:
+            raise CheckpointError(f"{size} bytes, too large for a tokenizer")
         return path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"cannot be read: {error.strerror}") from None

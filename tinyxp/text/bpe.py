@@ -127,7 +127,7 @@ def _byte_encoder(
         try:
             return [vocab[part] for part in parts]
         except KeyError as error:
-            raise ValueError(f"the bytes {error.args[0]!r} of {chunk[:40]!r} have no token") from None
+            raise ValueError(f"{error.args[0]!r} of {chunk[:40]!r} has no token") from None
 
     return ChunkEncoder(lambda text: split(text, pattern), encode_chunk)
 

@@ -33,6 +33,7 @@ _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 2, 3, 4, 5, 6
 _PREFIX = "tokenizer.ggml."
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+_LONGEST_ARRAY = 2**24  # values; the largest vocabularies have 2**18 tokens and a few times as many merges
 
 
 def load_gguf(path: Path) -> Tokenizer:
@@ -187,11 +188,11 @@ class _Reader:
         for _ in range(self._number("Q")):
             key = self._string()
             if key in metadata:
-                raise CheckpointError(f"the key {key!r} stands twice")
+                raise CheckpointError(f"the key {key[:80]!r} stands twice")
             try:
                 metadata[key] = self._value(self._number("I"))
             except CheckpointError as error:
-                raise CheckpointError(f"{key}: {error}") from None
+                raise CheckpointError(f"{key[:80]!r}: {error}") from None
         return metadata
 
     def _value(self, kind: int) -> Any:
@@ -202,6 +203,8 @@ class _Reader:
         if kind != _ARRAY:
             raise CheckpointError(f"value type {kind} is not known")
         kind, length = self._number("I"), self._number("Q")
+        if length > _LONGEST_ARRAY:
+            raise CheckpointError(f"an array of {length} values; {_LONGEST_ARRAY} at most are read")
         if kind == _STRING:
             return [self._string() for _ in range(length)]
         if kind not in _SCALARS:

@@ -1,6 +1,9 @@
 """Hugging Face's tokenizer.json, through the `tokenizers` library."""
 
+import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -38,18 +41,24 @@ def load_tokenizer_json(path: Path) -> Tokenizer:
         model = parsed["model"]
         if isinstance(model.get("vocab"), dict):
             check_vocabulary(model["vocab"])
-        try:
+        with _failures_as(CheckpointError, "tokenizers refuses it"):
             made = tokenizers.Tokenizer.from_str(content)
-        except Exception as error:  # the library raises nothing narrower
-            raise CheckpointError(f"tokenizers refuses it: {error}") from None
         made.no_truncation()
         made.no_padding()
         vocab = check_vocabulary(made.get_vocab(with_added_tokens=True))
         added = {index: token.content for index, token in made.get_added_tokens_decoder().items()}
-        decoders = list(_parts(parsed.get("decoder"), "decoders"))
+        for token in parsed.get("added_tokens", ()):
+            # The library gives a token whose id is not the next free one another id, without a word.
+            if added.get(token["id"]) != token["content"]:
+                raise CheckpointError(
+                    f"the added token {token['content']!r} cannot have the id {token['id']}"
+                )
+        # A file without a decoder is read as its pre-tokenizer has written it.
+        decoders = list(_parts(_state(made.decoder), "decoders"))
+        decoders = decoders or list(_parts(_state(made.pre_tokenizer), "pretokenizers"))
         tokens = _token_bytes(vocab, added, decoders)
         ids = read_special_ids(path.parent, vocab)
-        first_id = _first_id(made)
+        first_id = _first_id(_state(made.post_processor))
         adds_bos = first_id is not None if ids.adds_bos is None else ids.adds_bos
         return Tokenizer(
             _encoder(made, _missing_bytes(vocab, model, decoders)),
@@ -61,6 +70,18 @@ def load_tokenizer_json(path: Path) -> Tokenizer:
         )
 
 
+@contextmanager
+def _failures_as(kind: type[ValueError], message: str) -> Iterator[None]:
+    """Turns what `tokenizers` raises, a bare Exception or a panic of its Rust code, into `kind`."""
+    try:
+        yield
+    except BaseException as error:
+        # A panic is no Exception, and its class cannot be imported.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise kind(f"{message}: {error}") from None
+
+
 def _encoder(made: "tokenizers.Tokenizer", missing: frozenset[int]) -> Encode:
     lock = Lock()  # what is done with special tokens is a setting of the tokenizer, not of a call
 
@@ -68,7 +89,7 @@ def _encoder(made: "tokenizers.Tokenizer", missing: frozenset[int]) -> Encode:
         lost = missing.intersection(text.encode()) if missing else None
         if lost:
             raise ValueError(f"the byte {min(lost):#04x} of {text[:40]!r} has no token")
-        with lock:
+        with lock, _failures_as(ValueError, "tokenizers cannot encode the text"):
             made.encode_special_tokens = not find_specials
             ids: list[int] = made.encode(text, add_special_tokens=False).ids
         return ids
@@ -85,16 +106,27 @@ def _missing_bytes(
     return frozenset(byte for byte, character in enumerate(bpe.byte_characters()) if character not in vocab)
 
 
-def _first_id(made: "tokenizers.Tokenizer") -> int | None:
+def _first_id(post_processor: Any) -> int | None:
     """The id that the post-processor puts before a text; None for none."""
-    encoding = made.encode("a", add_special_tokens=True)
-    mask = encoding.special_tokens_mask
-    count = mask.index(0) if 0 in mask else 0
-    if count > 1:
-        raise CheckpointError(
-            f"its post-processor puts {count} tokens before a text; one BOS at most is known"
-        )
-    return encoding.ids[0] if count else None
+    first: list[int] = []
+    for part in _parts(post_processor, "processors"):
+        if part["type"] == "TemplateProcessing":
+            pieces = takewhile(lambda piece: "SpecialToken" in piece, part["single"])
+            names = [piece["SpecialToken"]["id"] for piece in pieces]
+            unknown = [name for name in names if name not in part["special_tokens"]]
+            if unknown:
+                raise CheckpointError(f"its post-processor does not define {unknown[0]!r}")
+            first = [*(index for name in names for index in part["special_tokens"][name]["ids"]), *first]
+        elif part["type"] in ("BertProcessing", "RobertaProcessing"):
+            first = [part["cls"][1], *first]
+    if len(first) > 1:
+        raise CheckpointError(f"its post-processor puts {first} before a text; one BOS at most is known")
+    return first[0] if first else None
+
+
+def _state(part: Any) -> Any:
+    """A part of a tokenizer as the library writes it: it reads older and shorter forms too."""
+    return None if part is None else json.loads(part.__getstate__())
 
 
 def _parts(part: Any, key: str) -> Iterator[dict[str, Any]]:

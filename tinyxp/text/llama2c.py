@@ -26,10 +26,7 @@ def load_llama2c(path: Path) -> Tokenizer:
         for index in (_UNKNOWN_ID, _BOS_ID, _EOS_ID):
             specials[_spelling(pieces[index], index).strip()] = index
         byte_ids: dict[int, int] = {}
-        seen: dict[bytes, int] = {}
         for index, piece in enumerate(pieces):
-            if seen.setdefault(piece, index) != index:
-                raise CheckpointError(f"tokens {seen[piece]} and {index} are both {piece!r}")
             byte = parse_byte_token(piece)
             if byte is not None:
                 byte_ids[byte] = index
@@ -52,6 +49,7 @@ def _parse(data: bytes) -> tuple[list[bytes], list[float]]:
     (longest,) = struct.unpack_from("<i", data)
     pieces: list[bytes] = []
     scores: list[float] = []
+    owner: dict[bytes, int] = {}
     offset = 4
     while offset < len(data):
         if offset + 8 > len(data):
@@ -66,7 +64,11 @@ def _parse(data: bytes) -> tuple[list[bytes], list[float]]:
             raise CheckpointError(
                 f"token {len(pieces)} has length {length}, but {len(data) - offset} bytes are left"
             )
-        pieces.append(data[offset : offset + length])
+        piece = data[offset : offset + length]
+        if piece in owner:
+            raise CheckpointError(f"tokens {owner[piece]} and {len(pieces)} are both {piece!r}")
+        owner[piece] = len(pieces)
+        pieces.append(piece)
         scores.append(score)
         offset += length
     return pieces, scores

@@ -42,8 +42,9 @@ def read_special_ids(folder: Path, vocab: Mapping[str, int]) -> SpecialIds:
         with naming(path):
             ending = parse_json_object(read_text(path)).get("eos_token_id")
             known = set(vocab.values())
-            for index in [ending] if isinstance(ending, int) else ending or []:
-                if index not in known:
+            endings = ending if isinstance(ending, list) else [] if ending is None else [ending]
+            for index in endings:
+                if type(index) is not int or index not in known:
                     raise CheckpointError(f"eos_token_id {index!r} is not in the vocabulary")
                 eos_ids.append(index)
     return SpecialIds(bos_id, tuple(eos_ids), adds_bos)

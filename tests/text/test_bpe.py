@@ -1,0 +1,237 @@
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinyxp.text import bpe
+
+BYTES = {bytes([byte]): byte for byte in range(256)}
+
+
+def naive_merge(parts: list[bytes], rank: bpe.Rank) -> list[bytes]:
+    """The definition: look at every pair, join the first of the lowest rank, start again."""
+    parts = list(parts)
+    while True:
+        scored = [(rank(parts[i], parts[i + 1]), i) for i in range(len(parts) - 1)]
+        ranked = [(score, i) for score, i in scored if score is not None]
+        if not ranked:
+            return parts
+        _, i = min(ranked)
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+
+
+@given(
+    tokens=st.lists(st.binary(min_size=2, max_size=5).map(lambda b: bytes(x % 3 for x in b)), unique=True),
+    data=st.binary(max_size=40).map(lambda b: bytes(x % 3 for x in b)),
+)
+def test_merge_is_the_naive_algorithm(tokens: list[bytes], data: bytes) -> None:
+    ranks = {token: index // 2 for index, token in enumerate(tokens)}  # ties, too
+    parts = [data[i : i + 1] for i in range(len(data))]
+    # Bytes of 0 are parts like any other.
+    assert bpe.merge(parts, lambda a, b: ranks.get(a + b)) == naive_merge(
+        parts, lambda a, b: ranks.get(a + b)
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ({b"ab": 256, b"bc": 257}, [256, ord("c")]),
+        ({b"ab": 257, b"bc": 256}, [ord("a"), 256]),
+        ({b"bc": 256, b"abc": 257, b"ab": 258}, [257]),
+        ({b"abc": 256}, [256]),  # a whole chunk needs no merges
+    ],
+)
+def test_encode_joins_the_lowest_rank_first(tokens: dict[bytes, int], expected: list[int]) -> None:
+    assert bpe.encode("abc", BYTES | tokens) == expected
+
+
+def test_encode_joins_the_leftmost_of_equals() -> None:
+    assert bpe.encode("aaaaa", BYTES | {b"aa": 256}) == [256, 256, ord("a")]
+
+
+def test_encode_does_not_join_across_chunks() -> None:
+    ranks = BYTES | {b"a b": 256, b" b": 257}
+    assert bpe.encode("a b", ranks) == [ord("a"), 257]
+    assert bpe.encode("a b", ranks, pattern=r"(?s).+") == [256]
+
+
+def test_encode_keeps_what_the_pattern_does_not_find() -> None:
+    assert bpe.encode("ab12c", BYTES | {b"b1": 256, b"2c": 257, b"ab": 258}, pattern=r"\d+") == [
+        258,
+        *b"12c",
+    ]
+
+
+def test_encode_merges_separates_ids_from_ranks() -> None:
+    vocab = BYTES | {b"ab": 300, b"bc": 301, b"abc": 302}
+    merges = {(b"b", b"c"): 0, (b"a", b"b"): 1}
+    assert bpe.encode_merges("abc", vocab, merges) == [ord("a"), 301]
+    assert bpe.encode_merges("abc", vocab, merges, ignore_merges=True) == [302]
+    assert bpe.encode_merges("abcab", vocab, merges, ignore_merges=True) == [ord("a"), 301, 300]
+
+
+def test_encode_merges_takes_a_pair_not_its_joint() -> None:
+    vocab = BYTES | {b"ab": 300, b"bc": 301, b"abc": 302}
+    merges = {(b"a", b"b"): 0, (b"a", b"bc"): 1}
+    assert bpe.encode_merges("abc", vocab, merges) == [300, ord("c")]
+
+
+def test_encode_names_a_byte_without_token() -> None:
+    with pytest.raises(ValueError, match=r"b'c' of 'abc'"):
+        bpe.encode("abc", {b"a": 0, b"b": 1})
+
+
+@pytest.mark.parametrize("text", ["a\ud800b", "\udfff"])
+def test_encode_refuses_lone_surrogates(text: str) -> None:
+    with pytest.raises(ValueError, match=r"lone surrogate, U\+D[8F][0F][0F], at index \d"):
+        bpe.encode(text, BYTES)
+
+
+@pytest.mark.parametrize("text", [b"abc", None, 3])
+def test_encode_refuses_what_is_no_text(text: Any) -> None:
+    with pytest.raises(ValueError, match="must be a str, not"):
+        bpe.encode(text, BYTES)
+
+
+def test_one_long_chunk_is_no_catastrophe() -> None:
+    ranks = BYTES | {b"ab": 256, b"abab": 257, b"abababab": 258}
+    start = time.perf_counter()
+    assert bpe.encode("ab" * 50_000, ranks) == [258] * 12_500
+    assert time.perf_counter() - start < 20  # about 0.3 s; the naive algorithm takes an hour
+
+
+def test_cache_is_used_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bpe, "_CACHED_CHUNKS", 2)
+    monkeypatch.setattr(bpe, "_CACHED_LENGTH", 3)
+    seen: list[str] = []
+
+    def encode_chunk(chunk: str) -> list[int]:
+        seen.append(chunk)
+        return [len(chunk)]
+
+    encode = bpe.ChunkEncoder(str.split, encode_chunk)
+    assert encode("a a bb a") == [1, 1, 2, 1]
+    assert seen == ["a", "bb"]
+    assert encode("long long") == [4, 4]
+    assert seen == ["a", "bb", "long", "long"]
+    assert encode("ccc a") == [3, 1]  # the third chunk empties a cache of two
+    assert seen == ["a", "bb", "long", "long", "ccc", "a"]
+
+
+def test_decode() -> None:
+    ranks = BYTES | {"é".encode(): 256, b" a": 257}
+    assert bpe.decode([256, 257], ranks) == "é a"
+    assert bpe.decode(np.array([257, 0xC3]), ranks) == " a\N{REPLACEMENT CHARACTER}"
+    assert bpe.decode([], ranks) == ""
+
+
+@pytest.mark.parametrize("index", [256, -1])
+def test_decode_names_an_unknown_id(index: int) -> None:
+    with pytest.raises(ValueError, match=rf"id {index} .* 256 ids"):
+        bpe.decode([0, index], BYTES)
+
+
+def test_byte_table_is_one_to_one() -> None:
+    table = bpe.byte_characters()
+    assert len(set(table)) == 256
+    assert all(character.isprintable() and not character.isspace() for character in table)
+    assert (table[ord("a")], table[ord(" ")], table[ord("\n")], table[0xAD]) == ("a", "Ġ", "Ċ", "Ń")
+
+
+@given(st.binary())
+def test_spelling_bytes_round_trips(data: bytes) -> None:
+    assert bpe.unspell_bytes(bpe.spell_bytes(data)) == data
+
+
+def test_unspell_knows_only_the_table() -> None:
+    assert bpe.unspell_bytes("Ġthe") == b" the"
+    assert bpe.unspell_bytes("你") is None
+    assert bpe.unspell_bytes(" ") is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "chunks"),
+    [
+        (bpe.GPT2_PATTERN, ["I", "'m", " 1234", "  ", " x", "!!", "\n", "\n", "DON", "'", "T"]),
+        (
+            bpe.SMOLLM_PATTERN,
+            ["I", "'m", " ", "1", "2", "3", "4", "  ", " x", "!!", "\n", "\n", "DON", "'", "T"],
+        ),
+        (bpe.LLAMA3_PATTERN, ["I", "'m", " ", "123", "4", "  ", " x", "!!\n\n", "DON", "'T"]),
+        (bpe.QWEN2_PATTERN, ["I", "'m", " ", "1", "2", "3", "4", "  ", " x", "!!\n\n", "DON", "'T"]),
+        (bpe.O200K_PATTERN, ["I'm", " ", "123", "4", "  ", " x", "!!\n\n", "DON'T"]),
+    ],
+)
+def test_patterns(pattern: str, chunks: list[str]) -> None:
+    assert list(bpe.split("I'm 1234   x!!\n\nDON'T", pattern)) == chunks
+
+
+@given(data=st.data())
+@pytest.mark.parametrize("name", ["GPT2", "SMOLLM", "LLAMA3", "QWEN2", "CL100K", "O200K"])
+def test_patterns_cover_every_text(
+    name: str, mixed_texts: st.SearchStrategy[str], data: st.DataObject
+) -> None:
+    import regex
+
+    text = data.draw(mixed_texts)
+    assert "".join(regex.findall(getattr(bpe, f"{name}_PATTERN"), text)) == text
+
+
+@given(data=st.data())
+@pytest.mark.parametrize(
+    ("pattern", "original"),
+    [
+        (
+            bpe.LLAMA3_PATTERN,
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+            r"|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ),
+        (
+            bpe.QWEN2_PATTERN,
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+            r"|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ),
+        (bpe.SMOLLM_PATTERN, None),
+    ],
+)
+def test_patterns_are_those_of_tokenizers(
+    pattern: str, original: str | None, mixed_texts: st.SearchStrategy[str], data: st.DataObject
+) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    parts = tokenizers.pre_tokenizers
+    if original is None:
+        byte_level = parts.ByteLevel(add_prefix_space=False, use_regex=True)
+        theirs = parts.Sequence([parts.Digits(individual_digits=True), byte_level])
+    else:
+        split = parts.Split(tokenizers.Regex(original), behavior="isolated")
+        theirs = parts.Sequence([split, parts.ByteLevel(add_prefix_space=False, use_regex=False)])
+    text = data.draw(mixed_texts)
+    spelled = [bpe.spell_bytes(chunk.encode()) for chunk in bpe.split(text, pattern)]
+    assert spelled == [chunk for chunk, _ in theirs.pre_tokenize_str(text)]
+
+
+@given(data=st.data())
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("gpt2", bpe.GPT2_PATTERN),
+        ("cl100k_base", bpe.CL100K_PATTERN),
+        ("o200k_base", bpe.O200K_PATTERN),
+    ],
+)
+def test_encode_is_tiktoken(
+    name: str, pattern: str, test_data: Path, mixed_texts: st.SearchStrategy[str], data: st.DataObject
+) -> None:
+    tiktoken = pytest.importorskip("tiktoken")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIKTOKEN_CACHE_DIR", str(test_data / "gpt2-bpe" / "tiktoken-cache"))
+        theirs = tiktoken.get_encoding(name)
+    text = data.draw(mixed_texts)
+    ids = bpe.encode(text, theirs._mergeable_ranks, pattern=pattern)
+    assert ids == theirs.encode(text, disallowed_special=())
+    assert b"".join(theirs.decode_tokens_bytes(ids)) == text.encode()

@@ -1,0 +1,81 @@
+"""Reading a foreign config: every key is either read, harmless, or refused."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tinyxp.errors import UnsupportedModelError
+
+# A key that nobody reads may be decoration, or may ask for another computation. These words are of the second.
+_SUSPECT = re.compile(
+    r"soft_?cap|scale|scaling|multiplier|window|rotary|expert|alibi|quant|compress|clip|clamp|norm_type"
+    r"|(?<![a-z])(m?rope|moe)|qk_\w*norm|use_\w*norm|post_\w*norm|parallel_residual|bidirectional|interleave"
+    r"|cross_attention|pruned|_bias$|attention_chunk|attention_sink|output_gate|multi_query|temperature_tuning"
+    r"|\.causal$"
+)
+_MULTIPLIES = re.compile(r"scale|scaling|multiplier|rotary|factor")
+_HARMLESS = re.compile(r"_implementation$|^transformers\.js|gradient")
+
+
+class Fields:
+    """A mapping whose reads are remembered, so that what nobody read can be judged; null is as missing."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self._read: set[str] = set()
+
+    def __contains__(self, key: str) -> bool:
+        return self._values.get(key) is not None
+
+    def is_null(self, key: str) -> bool:
+        """Whether the key stands there with null, which a few classes tell from a missing one."""
+        return key in self._values and self._values[key] is None
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self._read.add(key)
+        value = self._values.get(key)
+        return default if value is None else value
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        value = self._given(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{key} is {value!r}; it must be an integer of 1 or more")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        value = self._given(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise ValueError(f"{key} is {value!r}; it must be a finite number above 0")
+        return float(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.get(key, default)
+        if not isinstance(value, bool):
+            raise ValueError(f"{key} is {value!r}; it must be true or false")
+        return value
+
+    def _given(self, key: str, default: Any) -> Any:
+        value = self.get(key, default)
+        if value is None:
+            raise ValueError(f"{key} is missing")
+        return value
+
+    def refuse(self, key: str, because: str) -> None:
+        raise UnsupportedModelError(f"{key} is {self.get(key)!r}: {because}")
+
+    def refuse_unread(self) -> None:
+        """UnsupportedModelError for a key that was not read, asks for other mathematics, and is not off."""
+        for key in sorted(self._values.keys() - self._read):
+            if _SUSPECT.search(key.lower()) and not _HARMLESS.search(key) and not _is_off(key, self._values[key]):
+                self.refuse(key, "this decoder does not compute that")
+
+
+def _is_off(key: str, value: Any) -> bool:
+    if value is None or value is False or value in ("", [], {}):
+        return True
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value == (1 if _MULTIPLIES.search(key.lower()) else 0)

@@ -1,0 +1,190 @@
+"""Generation: prefill, then one token a step, chosen on the host so that a seed means the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinyxp.checks import check_integer
+from tinyxp.inputs import as_params, host_integers, host_mask
+from tinyxp.params import Params
+from tinyxp.sampling import Sampler
+from tinyxp.typing import Array, Namespace
+
+
+def generate(
+    params: Params,
+    ids: Any,
+    max_new_tokens: int,
+    *,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+    eos: int | Iterable[int] | None = None,
+    pad: int = 0,
+    mask: Any = None,
+    cache: bool = True,
+    overflow: str = "raise",
+    vocab_size: int | None = None,
+    xp: Namespace | None = None,
+) -> Array:
+    """Continues each row of ids and returns the new ids alone.
+
+    Shapes: ids (b, t) integers, mask (b, t) True on real tokens (padding on either side) -> (b, m) integers of
+    the parameters' library, m at most ``max_new_tokens``.
+
+    ``temperature`` 0 takes the likeliest token; above 0 one is drawn after temperature, ``top_k`` and
+    ``top_p``, in that order: row r takes its uniforms from ``numpy.random.default_rng([seed, r])``, and a
+    token is the inverse of the cumulative distribution in id order, so that a seed gives the same ids on every
+    backend and in every batch (but for a draw within rounding of a boundary). A row ends with an id of
+    ``eos`` (one, several or None), which it keeps, and is filled with ``pad`` from there; all rows ended, so
+    does the generation. ``cache=False`` runs the whole sequence again at each step, on purpose.
+    ``overflow="slide"`` goes on beyond max_seq_len with the last max_seq_len ids, positions from 0; "raise"
+    raises before any computing where positions are learned (rotary ones may exceed max_seq_len).
+    ``vocab_size`` limits the ids to those below it, for a model whose vocabulary exceeds its tokenizer's.
+
+    Raises ValueError naming the argument and its limit, and the step whose logits are not finite.
+    """
+    run = _checked(params, ids, max_new_tokens, eos, pad, mask, cache, overflow, vocab_size, xp)
+    sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    steps = list(_steps(run, sampler))
+    return _as_ids(run, np.stack(steps, axis=1) if steps else run.ids[:, :0])
+
+
+def stream(
+    params: Params,
+    ids: Any,
+    max_new_tokens: int,
+    *,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+    eos: int | Iterable[int] | None = None,
+    pad: int = 0,
+    mask: Any = None,
+    cache: bool = True,
+    overflow: str = "raise",
+    vocab_size: int | None = None,
+    xp: Namespace | None = None,
+) -> Iterator[Array]:
+    """The same as ``generate``, a step at a time: yields the next id of every row, (b,), as soon as it is known.
+
+    The arguments are checked at the call, before the first step.
+    """
+    run = _checked(params, ids, max_new_tokens, eos, pad, mask, cache, overflow, vocab_size, xp)
+    sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    return (_as_ids(run, step) for step in _steps(run, sampler))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The checked arguments of one generation."""
+
+    params: Params
+    ids: np.ndarray  # (b, t)
+    mask: np.ndarray  # (b, t) bool
+    max_new_tokens: int
+    eos: tuple[int, ...]
+    pad: int
+    cached: bool
+    window: int | None  # how many ids a step may see; None where there is no end
+    vocab_size: int  # ids below this may be chosen
+
+
+def _checked(
+    params: Params,
+    ids: Any,
+    max_new_tokens: int,
+    eos: int | Iterable[int] | None,
+    pad: int,
+    mask: Any,
+    cache: bool,
+    overflow: str,
+    vocab_size: int | None,
+    xp: Namespace | None,
+) -> _Run:
+    params = as_params(params, xp)
+    config = params.config
+    n = config.vocab_size
+    ids = host_integers("ids", ids, low=0, high=n, limit=f"the vocabulary size {n}")
+    mask = np.ones(ids.shape, dtype=bool) if mask is None else host_mask(mask, ids.shape)
+    lengths = mask.sum(axis=1)
+    if not lengths.all():
+        raise ValueError(f"mask has no real token in row {int(np.argmin(lengths))}")
+    check_integer("max_new_tokens", max_new_tokens, low=0)
+    check_integer("pad", pad)
+    check_integer("vocab_size", n if vocab_size is None else vocab_size, low=1)
+    ends = () if eos is None else tuple(eos) if isinstance(eos, Iterable) else (eos,)
+    for end in ends:
+        check_integer("eos", end, low=0, high=n)
+    if overflow not in ("raise", "slide"):
+        raise ValueError(f"overflow is {overflow!r}; it must be 'raise' or 'slide'")
+    needed = int(lengths.max()) + max_new_tokens - 1  # the last new token is never fed back
+    if overflow == "raise" and config.position == "learned" and needed > config.max_seq_len:
+        raise ValueError(
+            f"a prompt of {lengths.max()} and max_new_tokens {max_new_tokens} need {needed} positions: "
+            f"{needed} > {config.max_seq_len}, the max_seq_len of this model"
+        )
+    return _Run(
+        params=params,
+        ids=ids,
+        mask=mask,
+        max_new_tokens=int(max_new_tokens),
+        eos=ends,
+        pad=int(pad),
+        cached=cache,
+        window=config.max_seq_len if overflow == "slide" else None,
+        vocab_size=n if vocab_size is None else min(n, vocab_size),
+    )
+
+
+def _steps(run: _Run, sampler: Sampler) -> Iterator[np.ndarray]:
+    """The next id of each row, (b,), step by step, until every row has ended."""
+    b, t = run.ids.shape
+    backend = run.params.backend
+    uniforms = sampler.uniforms(b, run.max_new_tokens)
+    rows = [row[real].tolist() for row, real in zip(run.ids, run.mask, strict=True)]
+    ended = np.zeros(b, dtype=bool)
+    decoder, new = None, np.zeros(b, dtype=np.int64)
+    for step in range(run.max_new_tokens):
+        outgrown = run.window is not None and max(map(len, rows)) > run.window
+        if outgrown or not run.cached:
+            logits = _whole(run, rows)
+        elif decoder is None:
+            length = t + run.max_new_tokens - 1
+            decoder = backend.decoder(run.params, b, min(length, t + (run.window or length)))
+            logits = decoder(run.ids, None if run.mask.all() else run.mask)
+        else:
+            logits = decoder(new[:, None])
+        logits = logits[:, : run.vocab_size].astype(np.float64)
+        finite = np.isfinite(logits).all(axis=1) | ended
+        if not finite.all():
+            raise ValueError(f"logits of row {int(np.argmin(finite))} are not finite at step {step}")
+        new = np.where(ended, 0, sampler.choose(np.where(ended[:, None], 0.0, logits), uniforms[:, step]))
+        yield np.where(ended, run.pad, new)
+        ended |= np.isin(new, run.eos)
+        if ended.all():
+            return
+        for row, token in zip(rows, new.tolist(), strict=True):
+            row.append(token)
+
+
+def _whole(run: _Run, rows: list[list[int]]) -> np.ndarray:
+    """The last logits of each row (b, n), from all that a step may see of it, computed afresh."""
+    seen = [row if run.window is None else row[-run.window :] for row in rows]
+    width = max(map(len, seen))
+    ids = np.asarray([[0] * (width - len(row)) + row for row in seen])
+    mask = np.asarray([[False] * (width - len(row)) + [True] * len(row) for row in seen])
+    decoder = run.params.backend.decoder(run.params, len(rows), width)
+    return decoder(ids, None if mask.all() else mask)
+
+
+def _as_ids(run: _Run, ids: np.ndarray) -> Array:
+    backend = run.params.backend
+    device = backend.device_of(run.params["embed.weight"])
+    return backend.from_numpy(ids.astype(backend.index_dtype), device=device)
