@@ -9,7 +9,7 @@ from typing import Any
 
 from tinyxp.errors import UnsupportedModelError
 
-# A key that nobody reads may be decoration, or may ask for another computation. These words are of the second.
+# A key that nobody reads may be decoration, or may ask for another computation, as these words do.
 _SUSPECT = re.compile(
     r"soft_?cap|scale|scaling|multiplier|window|rotary|expert|alibi|quant|compress|clip|clamp|norm_type"
     r"|(?<![a-z])(m?rope|moe)|qk_\w*norm|use_\w*norm|post_\w*norm|parallel_residual|bidirectional|interleave"
@@ -69,7 +69,11 @@ class Fields:
     def refuse_unread(self) -> None:
         """UnsupportedModelError for a key that was not read, asks for other mathematics, and is not off."""
         for key in sorted(self._values.keys() - self._read):
-            if _SUSPECT.search(key.lower()) and not _HARMLESS.search(key) and not _is_off(key, self._values[key]):
+            if (
+                _SUSPECT.search(key.lower())
+                and not _HARMLESS.search(key)
+                and not _is_off(key, self._values[key])
+            ):
                 self.refuse(key, "this decoder does not compute that")
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from tinyxp.errors import CheckpointError, UnsupportedModelError
 
 JSON_LIMIT = 16 << 20
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
 @contextmanager
@@ -54,6 +55,16 @@ def view(data: np.ndarray, offset: int, dtype: str, shape: tuple[int, ...]) -> n
     """Little-endian numbers in ``data``, as they lie there if that is aligned and native, else a copy."""
     found: np.ndarray = np.ndarray(shape, np.dtype(dtype).newbyteorder("<"), data, offset)
     return found.astype(found.dtype.newbyteorder("="), copy=not found.flags.aligned)
+
+
+def pickle_error(path: Path) -> CheckpointError:
+    """Pickles can run anything when they are read: says how to convert one without that."""
+    return CheckpointError(
+        f"{path}: pickles are not read, since reading one can run any code; with torch installed, convert it "
+        f'safely in its folder: python -c "import torch, safetensors.torch as s; '
+        f"d = torch.load('{path.name}', weights_only=True, map_location='cpu'); "
+        f"s.save_file({{k: v.clone().contiguous() for k, v in d.items()}}, 'model.safetensors')\""
+    )
 
 
 def read_json(path: Path) -> dict[str, Any]:

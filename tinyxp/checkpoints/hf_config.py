@@ -126,7 +126,9 @@ def _llama(fields: Fields, kind: str) -> Config:
     if heads % kv_heads:
         raise ValueError(f"num_key_value_heads is {kv_heads}; it must divide num_attention_heads, {heads}")
     if "head_dim" not in fields and sizes["hidden_size"] % heads:
-        raise ValueError(f"num_attention_heads is {heads}; it must divide hidden_size, {sizes['hidden_size']}")
+        raise ValueError(
+            f"num_attention_heads is {heads}; it must divide hidden_size, {sizes['hidden_size']}"
+        )
     _refuse_windows(fields, kind, sizes["num_hidden_layers"], length)
     theta, scaling = _rope(fields, length)
     attention_bias = kind == "llama" and fields.flag("attention_bias", False)
@@ -218,18 +220,23 @@ def config_to_hf(config: Config) -> dict[str, Any]:
         "eos_token_id": None,
     }
     biases = (c.attn_bias, c.attn_out_bias, c.mlp_bias)
-    if (c.norm, c.position) == ("layer", "learned") and c.mlp in ("gelu_tanh", "gelu") and all(biases):
-        if c.n_kv_heads == c.n_heads and c.n_heads * c.head_dim == c.d_model:
-            return {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"} | common | _to_gpt2(c)
+    plain_heads = c.n_kv_heads == c.n_heads and c.n_heads * c.head_dim == c.d_model
+    ungated = c.mlp in ("gelu_tanh", "gelu")
+    if (c.norm, c.position) == ("layer", "learned") and ungated and all(biases) and plain_heads:
+        return {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"} | common | _to_gpt2(c)
     if (c.norm, c.position, c.mlp) == ("rms", "rope", "swiglu"):
         if c.attn_bias == c.attn_out_bias:
             own = {"attention_bias": c.attn_bias, "mlp_bias": c.mlp_bias}
-            return {"architectures": ["LlamaForCausalLM"], "model_type": "llama"} | common | own | _to_llama(c)
+            return (
+                {"architectures": ["LlamaForCausalLM"], "model_type": "llama"} | common | own | _to_llama(c)
+            )
         if biases == (True, False, False):
             return {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"} | common | _to_llama(c)
     fields = ("norm", "position", "mlp", "attn_bias", "attn_out_bias", "mlp_bias", "n_heads", "n_kv_heads")
     mixture = ", ".join(f"{name} {getattr(c, name)!r}" for name in (*fields, "head_dim", "d_model"))
-    raise UnsupportedModelError(f"no class of transformers (gpt2, llama, qwen2) computes {mixture}; save as .npz")
+    raise UnsupportedModelError(
+        f"no class of transformers (gpt2, llama, qwen2) computes {mixture}; save as .npz"
+    )
 
 
 def _to_gpt2(c: Config) -> dict[str, Any]:

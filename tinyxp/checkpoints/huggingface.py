@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxp.checkpoints.files import folder, naming, read_json, replacing
+from tinyxp.checkpoints.files import PICKLES, folder, naming, pickle_error, read_json, replacing
 from tinyxp.checkpoints.hf_config import config_from_hf, config_to_hf
 from tinyxp.checkpoints.plan import Checkpoint, Rule, Tensor, Weight, fit, listed
 from tinyxp.checkpoints.safetensors_file import read_safetensors, write_safetensors
@@ -19,7 +19,6 @@ from tinyxp.errors import CheckpointError
 from tinyxp.params import block_shapes, parameter_shapes
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 _GPT2_BUFFER = re.compile(r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)")
@@ -148,7 +147,9 @@ def _check_head(
         raise CheckpointError(f"{path}: has no lm_head.weight, but tie_word_embeddings is false")
     if head is None or table is None or not config.tie_embeddings:
         return lambda: None
-    differs = CheckpointError(f"{path}: lm_head.weight differs from {embedding}, but tie_word_embeddings is true")
+    differs = CheckpointError(
+        f"{path}: lm_head.weight differs from {embedding}, but tie_word_embeddings is true"
+    )
     if head.shape != table.shape or not head.kind:
         raise differs
 
@@ -157,16 +158,6 @@ def _check_head(
             raise differs
 
     return verify
-
-
-def pickle_error(path: Path) -> CheckpointError:
-    """Pickles can run anything when they are read: says how to convert one without that."""
-    return CheckpointError(
-        f"{path}: pickles are not read, since reading one can run any code; with torch installed, convert it "
-        f"safely in its folder: python -c \"import torch, safetensors.torch as s; "
-        f"d = torch.load('{path.name}', weights_only=True, map_location='cpu'); "
-        f"s.save_file({{k: v.clone().contiguous() for k, v in d.items()}}, '{WEIGHTS}')\""
-    )
 
 
 def write_folder(

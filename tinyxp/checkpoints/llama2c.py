@@ -10,8 +10,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from tinyxp.checkpoints.files import map_file, naming, view
-from tinyxp.checkpoints.huggingface import pickle_error
+import numpy as np
+
+from tinyxp.checkpoints.files import map_file, naming, pickle_error, view
 from tinyxp.checkpoints.plan import Checkpoint, Rule, Tensor, fit
 from tinyxp.config import Config
 from tinyxp.errors import CheckpointError
@@ -19,7 +20,7 @@ from tinyxp.params import block_shapes
 
 HEADER = struct.Struct("<7i")
 FIELDS = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")
-# The order of the file, where each kind of matrix stands for all layers; ours between the embedding and the end.
+# Between the embedding and the final norm, in the file's order: each holds all layers.
 BLOCK = {
     "attention_norm": "attn_norm",
     "wq": "attn.q",
@@ -71,18 +72,13 @@ def open_llama2c(path: Path) -> Checkpoint:
     tensors: dict[str, Tensor] = {}
     offset = HEADER.size
     for rule in layout(config):
-        shape = shapes[rule.name.partition("[")[0]]
-        tensors[rule.name] = Tensor(
-            shape,
-            "F32",
-            "float32",
-            4 * math.prod(shape),
-            lambda offset=offset, shape=shape: view(data, offset, "float32", shape),  # type: ignore[misc]
-        )
-        offset += 4 * math.prod(shape)
-    skipped = {rule.name: rule.skipped for rule in layout(config) if rule.skipped}
-    rules = fit(path, config, lambda c: (r for r in layout(c) if r.targets), tensors, lambda n: skipped.get(n, ""))
-    return Checkpoint(path, config, rules, tensors)
+        tensors[rule.name] = tensor = _tensor(data, offset, shapes[rule.name.partition("[")[0]])
+        offset += tensor.nbytes
+    return Checkpoint(path, config, fit(path, config, layout, tensors), tensors)
+
+
+def _tensor(data: np.ndarray, offset: int, shape: tuple[int, ...]) -> Tensor:
+    return Tensor(shape, "F32", "float32", 4 * math.prod(shape), lambda: view(data, offset, "float32", shape))
 
 
 def _config(header: dict[str, int]) -> Config:
@@ -104,7 +100,13 @@ def _config(header: dict[str, int]) -> Config:
 def _shapes(config: Config) -> dict[str, tuple[int, ...]]:
     block, table = block_shapes(config), (config.vocab_size, config.d_model)
     angles = (config.max_seq_len, config.head_dim // 2)
-    ends = {"tok_emb": table, "final_norm": (config.d_model,), "freqs_cos": angles, "freqs_sin": angles, "wcls": table}
+    ends = {
+        "tok_emb": table,
+        "final_norm": (config.d_model,),
+        "freqs_cos": angles,
+        "freqs_sin": angles,
+        "wcls": table,
+    }
     return ends | {theirs: block[f"{ours}.weight"] for theirs, ours in BLOCK.items()}
 
 

@@ -88,13 +88,17 @@ class Weight(NamedTuple):
         return math.prod(self.shape) * ITEMSIZE[self.kind]
 
 
-class TensorInfo(NamedTuple):
+@dataclass(frozen=True)
+class TensorInfo:
     """One tensor of a file and what becomes of it."""
 
     name: str
-    parameters: tuple[str, ...]
+    ours: tuple[str, ...]
+    """The parameters that come of it: several for a fused tensor, none for one that is skipped."""
     shape: tuple[int, ...]
     dtype: str
+    nbytes: int
+    """All three as they are in the file."""
     steps: tuple[str, ...]
 
 
@@ -137,6 +141,7 @@ class Checkpoint:
                 rules[name].targets,
                 tensor.shape,
                 tensor.dtype,
+                tensor.nbytes,
                 (*(tensor.steps if rules[name].targets else ()), *rules[name].steps()),
             )
             for name, tensor in self.tensors.items()
@@ -165,10 +170,14 @@ def fit(
     missing = [name for name in rules if name not in tensors]
     unknown = [name for name in tensors if name not in rules and name not in extra]
     if missing or unknown:
-        problems = [f"{word} {listed(names)}" for word, names in (("missing", missing), ("unknown", unknown)) if names]
+        problems = [
+            f"{word} {listed(names)}" for word, names in (("missing", missing), ("unknown", unknown)) if names
+        ]
         raise CheckpointError(f"{path}: the tensors do not fit the config: {'; '.join(problems)}")
     shapes = parameter_shapes(config)
     for name, rule in rules.items():
+        if rule.skipped:
+            continue
         if tensors[name].shape != rule.shape(shapes):
             raise CheckpointError(
                 f"{path}: tensor {name} has shape {tensors[name].shape}; the config says {rule.shape(shapes)}"

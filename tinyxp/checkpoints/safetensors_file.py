@@ -1,4 +1,4 @@
-"""The safetensors format: eight bytes of length, a JSON header, the numbers. Read without torch, written in C order.
+"""The safetensors format: eight bytes of length, a JSON header, the numbers in C order.
 
 Source: https://huggingface.co/docs/safetensors. The package's NumPy reader refuses bfloat16, and its writer
 scrambles arrays that are not contiguous.
@@ -18,11 +18,15 @@ from tinyxp.errors import CheckpointError
 
 KINDS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 NAMES = {kind: name for name, kind in KINDS.items()}
-BITS = {
-    **{"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8},
-    **{"F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16},
-    **{"I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64, "C64": 64},
+_OF_BITS = {
+    4: "F4",
+    6: "F6_E2M3 F6_E3M2",
+    8: "BOOL U8 I8 F8_E4M3 F8_E5M2 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ",
+    16: "I16 U16 F16 BF16",
+    32: "I32 U32 F32",
+    64: "I64 U64 F64 C64",
 }
+BITS = {name: bits for bits, names in _OF_BITS.items() for name in names.split()}
 HEADER_LIMIT = 100_000_000  # the package's own
 
 
@@ -38,7 +42,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         length = int.from_bytes(data[:8].tobytes(), "little")
         if length > min(data.size - 8, HEADER_LIMIT):
             raise CheckpointError(
-                f"claims a header of {length:,} bytes; {data.size - 8:,} follow: truncated, or not safetensors"
+                f"claims a header of {length:,} bytes; {data.size - 8:,} follow: truncated or foreign"
             )
         header = parse_json(data[8 : 8 + length].tobytes())
         if not isinstance(header.pop("__metadata__", {}), dict):
@@ -48,7 +52,9 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         end = 0
         for name, (_, _, start, stop) in found.items():
             if start != end:
-                raise CheckpointError(f"tensor {name} starts at byte {start:,}, but the one before ends at {end:,}")
+                raise CheckpointError(
+                    f"tensor {name} starts at byte {start:,}, but the one before ends at {end:,}"
+                )
             end = stop
         if end != data.size - 8 - length:
             raise CheckpointError(f"claims {end:,} bytes of tensors; there are {data.size - 8 - length:,}")
@@ -67,7 +73,9 @@ def _entry(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
     if not _are_sizes(offsets) or len(offsets) != 2:
         raise CheckpointError(f"tensor {name} has data_offsets {offsets!r}")
     if (offsets[1] - offsets[0]) * 8 != math.prod(shape) * BITS[dtype]:
-        raise CheckpointError(f"tensor {name} is {dtype} of shape {shape}, but its data_offsets are {offsets}")
+        raise CheckpointError(
+            f"tensor {name} is {dtype} of shape {shape}, but its data_offsets are {offsets}"
+        )
     return dtype, tuple(shape), offsets[0], offsets[1]
 
 
@@ -89,7 +97,9 @@ def write_safetensors(file: IO[bytes], weights: Mapping[str, Weight]) -> None:
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}  # transformers asks for it
     end = 0
     # Wide dtypes first, so that every tensor is aligned.
-    ordered = sorted(weights.items(), key=lambda item: item[1].nbytes // max(math.prod(item[1].shape), 1), reverse=True)
+    ordered = sorted(
+        weights.items(), key=lambda item: item[1].nbytes // max(math.prod(item[1].shape), 1), reverse=True
+    )
     for name, weight in ordered:
         offsets = [end, end := end + weight.nbytes]
         header[name] = {"dtype": NAMES[weight.kind], "shape": weight.shape, "data_offsets": offsets}

@@ -1,0 +1,139 @@
+"""Parity with Hugging Face's transformers, judged by the float64 referee: this forward on NumPy in float64.
+
+A float32 result is right where it is no farther from the referee than three times transformers' own float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxp
+from tinyxp import Config, Params
+from tinyxp.config import GPT2
+
+from .reference import distance, drawn, host, is_gpt2, their_model
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+GPT2_BASE = Config(**GPT2, vocab_size=61, d_model=32, n_layers=3, n_heads=4, n_kv_heads=4, d_ff=128)
+LLAMA_BASE = Config(vocab_size=61, n_layers=3)
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+CONFIGS = {
+    "gpt2": GPT2_BASE,
+    "gpt2-untied-erf": replace(GPT2_BASE, tie_embeddings=False, mlp="gelu"),
+    "gpt2-narrow-mlp": replace(GPT2_BASE, d_ff=40, norm_eps=1e-3),
+    "llama-gqa": LLAMA_BASE,
+    "llama-mqa-tied": replace(LLAMA_BASE, n_kv_heads=1, tie_embeddings=True),
+    "llama-mha-eps": replace(LLAMA_BASE, n_kv_heads=4, norm_eps=1e-6),
+    "llama-biases": replace(LLAMA_BASE, attn_bias=True, attn_out_bias=True, mlp_bias=True),
+    "qwen2": replace(LLAMA_BASE, attn_bias=True, rope_theta=1e6, norm_eps=1e-6, tie_embeddings=True),
+    "llama-wide-heads": replace(LLAMA_BASE, head_dim=20),
+    "llama-llama3": replace(LLAMA_BASE, rope_scaling=LLAMA3, rope_theta=500.0),
+    "llama-linear": replace(LLAMA_BASE, rope_scaling={"rope_type": "linear", "factor": 4.0}),
+}
+"""Both families, every option; LLAMA3's bounds lie so that some of its frequencies fall into each of its cases."""
+
+
+def independent_frequencies(config: Config) -> np.ndarray:
+    """Inverse frequencies in float64, from the papers' formulas."""
+    hd = config.head_dim
+    frequencies = 1.0 / config.rope_theta ** (np.arange(0, hd, 2) / hd)
+    scaling = config.rope_scaling
+    if scaling is None:
+        return frequencies
+    if scaling.rope_type == "linear":
+        return frequencies / scaling.factor
+    wavelengths = 2.0 * np.pi / frequencies
+    context = scaling.original_max_seq_len
+    smooth = (context / wavelengths - scaling.low_freq_factor) / (
+        scaling.high_freq_factor - scaling.low_freq_factor
+    )
+    blended = (1.0 - smooth) * frequencies / scaling.factor + smooth * frequencies
+    is_long = wavelengths > context / scaling.low_freq_factor
+    is_short = wavelengths < context / scaling.high_freq_factor
+    return np.where(is_long, frequencies / scaling.factor, np.where(is_short, frequencies, blended))
+
+
+class Float64Rotary(torch.nn.Module):
+    """transformers computes these tables in float32 whatever the model's dtype; here they are float64."""
+
+    def __init__(self, config: Config, inverse_frequencies: Any) -> None:
+        super().__init__()
+        self.frequencies = torch.tensor(independent_frequencies(config))
+        np.testing.assert_allclose(self.frequencies.numpy(), inverse_frequencies.numpy(), rtol=1e-6)
+
+    def forward(self, x: Any, position_ids: Any) -> tuple[Any, Any]:
+        angles = position_ids[:, :, None] * self.frequencies
+        angles = torch.cat([angles, angles], dim=-1)
+        return angles.cos(), angles.sin()
+
+
+def run_theirs(params: Params, ids: np.ndarray, dtype: str = "float32") -> dict[str, np.ndarray]:
+    """The hidden states after every block and the logits of transformers, under our names."""
+    model = their_model(params, dtype)
+    if dtype == "float64" and not is_gpt2(params.config):
+        model.model.rotary_emb = Float64Rotary(params.config, model.model.rotary_emb.inv_freq)
+    found: dict[str, np.ndarray] = {}
+    layers = model.transformer.h if is_gpt2(params.config) else model.model.layers
+    for i, layer in enumerate(layers):
+
+        def keep(module: Any, inputs: Any, output: Any, name: str = f"blocks.{i}.residual") -> None:
+            found[name] = host((output if torch.is_tensor(output) else output[0]).clone())
+
+        layer.register_forward_hook(keep)
+    with torch.no_grad():
+        found["logits"] = host(model(torch.tensor(ids), use_cache=False).logits)
+    return found
+
+
+def run_ours(params: Params, ids: np.ndarray, names: Any) -> dict[str, np.ndarray]:
+    found = tinyxp.trace(params, ids)
+    return {name: host(found[name]) for name in names}
+
+
+def some_ids(config: Config) -> np.ndarray:
+    return np.random.default_rng(3).integers(0, config.vocab_size, (2, 12))
+
+
+@pytest.fixture(scope="module", params=[0.02, 0.2, 0.5])
+def std(request: pytest.FixtureRequest) -> float:
+    return request.param
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def case(request: pytest.FixtureRequest, std: float) -> Iterator[Any]:
+    params = drawn(CONFIGS[request.param], std)
+    ids = some_ids(params.config)
+    theirs = run_theirs(params, ids)
+    referee = run_ours(params.to(dtype="float64"), ids, theirs)
+    return params, ids, theirs, referee
+
+
+def test_the_referee_is_transformers_in_float64(case: Any) -> None:
+    params, ids, _, referee = case
+    for name, x in run_theirs(params, ids, "float64").items():
+        # Float64 rounding, which grows with the hidden state.
+        assert distance(x, referee[name]) <= 1e-13 * max(1.0, np.max(np.abs(referee[name]))), name
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_float32_is_as_right_as_transformers(case: Any, library: str) -> None:
+    params, ids, theirs, referee = case
+    ours = run_ours(params.to(tinyxp.backend(library).xp), ids, referee)
+    for name, truth in referee.items():
+        cost = distance(theirs[name], truth)
+        assert 0.0 < cost < math.inf
+        assert distance(ours[name], truth) <= 3.0 * cost, name

@@ -1,0 +1,154 @@
+"""``tinyxp generate``: a prompt goes in, text streams out."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import click
+
+from tinyxp.cli.progress import loading
+
+# Every numerical library reads one of these once, when it is imported.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NPROC")
+
+
+@click.command()
+@click.argument("prompt")
+@click.option("-m", "--model", required=True, help="A Hugging Face folder or hub id, .gguf, llama2.c .bin or .npz.")
+@click.option("--tokenizer", help="Where the tokenizer is, if not with the model.")
+@click.option("--backend", default="numpy", show_default=True, help="The array library: see 'tinyxp backends'.")
+@click.option("--device", help="Where the library computes, such as cuda:0.")
+@click.option("--threads", type=click.IntRange(min=1), help="How many threads the library may use.")
+@click.option("--dtype", help="float64, float32, bfloat16 or float16; as stored, if not given.")
+@click.option("-n", "--max-new-tokens", type=click.IntRange(min=0), default=100, show_default=True)
+@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 takes the likeliest token.")
+@click.option("--top-k", type=int, help="Draw from the k likeliest tokens only.")
+@click.option("--top-p", type=float, help="Draw from the fewest tokens whose mass reaches p only.")
+@click.option("--seed", type=int, help="The same seed gives the same text on every backend.")
+@click.option("--ignore-eos", is_flag=True, help="Go on after the end of the text.")
+@click.option("--slide", is_flag=True, help="Go on beyond the model's context with a sliding window.")
+@click.option("--no-cache", is_flag=True, help="Run the whole sequence again for each token.")
+@click.option("--stats", is_flag=True, help="Print times and tokens/s to standard error.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end instead of text.")
+def generate(
+    prompt: str,
+    model: str,
+    tokenizer: str | None,
+    backend: str,
+    device: str | None,
+    threads: int | None,
+    dtype: str | None,
+    max_new_tokens: int,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    seed: int | None,
+    ignore_eos: bool,
+    slide: bool,
+    no_cache: bool,
+    stats: bool,
+    as_json: bool,
+) -> None:
+    """Continue PROMPT ('-' reads it from standard input).
+
+    The continuation goes to standard output as it is written, and nothing else does when that is piped.
+    """
+    if threads is not None:
+        os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    import tinyxp
+
+    if prompt == "-":
+        prompt = sys.stdin.read()
+    adapter = tinyxp.backend(backend)
+    text = tinyxp.load_tokenizer(tokenizer or model)
+    prompt_ids = text.encode(prompt)
+    if not prompt_ids:
+        raise ValueError("PROMPT is empty, and this model's tokenizer puts no token before a text")
+    params = loading(lambda show: tinyxp.load(model, xp=adapter.xp, dtype=dtype, device=device, progress=show))
+    adapter.synchronize(list(params.values()))
+
+    writer = _Writer(prompt, quiet=as_json)
+    times = [time.perf_counter()]
+    ids: list[int] = []
+    decoder = text.stream()
+    interrupted = False
+    try:
+        steps = tinyxp.stream(
+            params,
+            [prompt_ids],
+            max_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            eos=None if ignore_eos else [i for i in text.eos_ids if i < params.config.vocab_size],
+            cache=not no_cache,
+            overflow="slide" if slide else "raise",
+            vocab_size=text.vocab_size,
+        )
+        for step in steps:
+            ids.append(int(step[0]))
+            times.append(time.perf_counter())
+            if ignore_eos or ids[-1] not in text.eos_ids:
+                writer.write(decoder.push(ids[-1]))
+    except KeyboardInterrupt:
+        interrupted = True
+    writer.write(decoder.flush())
+    writer.close()
+    figures = _figures(len(prompt_ids), times)
+    if as_json:
+        record: dict[str, Any] = {
+            "prompt": prompt,
+            "text": writer.text,
+            "prompt_ids": prompt_ids,
+            "ids": ids,
+            "backend": adapter.name,
+            "dtype": str(params.dtype).rsplit(".", 1)[-1],
+        }
+        click.echo(json.dumps(record | figures))
+    if stats:
+        click.echo(_sentence(figures, f"{adapter.name} {str(params.dtype).rsplit('.', 1)[-1]}"), err=True)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+class _Writer:
+    """Writes text to standard output as it comes; on a terminal the prompt stands before it."""
+
+    def __init__(self, prompt: str, *, quiet: bool) -> None:
+        self.text = ""
+        self.quiet = quiet
+        if not quiet and sys.stdout.isatty():
+            click.secho(prompt, nl=False, dim=True)
+
+    def write(self, piece: str) -> None:
+        self.text += piece
+        if piece and not self.quiet:
+            click.echo(piece, nl=False)
+
+    def close(self) -> None:
+        if not self.quiet:
+            click.echo()
+
+
+def _figures(prompt_tokens: int, times: list[float]) -> dict[str, Any]:
+    """times: the start, then when each new token was known."""
+    new = len(times) - 1
+    return {
+        "prompt_tokens": prompt_tokens,
+        "new_tokens": new,
+        "seconds_to_first_token": round(times[1] - times[0], 4) if new else None,
+        "tokens_per_second": round((new - 1) / (times[-1] - times[1]), 2) if new > 1 else None,
+    }
+
+
+def _sentence(figures: dict[str, Any], where: str) -> str:
+    first, rate = figures["seconds_to_first_token"], figures["tokens_per_second"]
+    parts = [f"{where}: {figures['prompt_tokens']} prompt tokens"]
+    parts += [] if first is None else [f"first token after {first:.2f} s"]
+    parts += [] if rate is None else [f"then {figures['new_tokens'] - 1} at {rate:.1f} tokens/s"]
+    return ", ".join(parts)

@@ -1,0 +1,31 @@
+"""``tinyxp backends``: which array libraries are here, and what they can do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object, name -> facts.")
+def backends(as_json: bool) -> None:
+    """List the array libraries: version, dtypes and devices of those that are installed."""
+    import tinyxp
+
+    facts: dict[str, dict[str, Any]] = {}
+    for name, version in tinyxp.available_backends().items():
+        facts[name] = {"version": version}
+        if version is not None:
+            adapter = tinyxp.backend(name)
+            facts[name] |= {"dtypes": list(adapter.dtypes()), "devices": adapter.devices()}
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    for name, fact in facts.items():
+        if fact["version"] is None:
+            click.echo(f"{name:<17} not installed")
+        else:
+            dtypes, devices = " ".join(fact["dtypes"]), " ".join(fact["devices"])
+            click.echo(f"{name:<17} {fact['version']:<14} {dtypes:<35} {devices}")

@@ -1,0 +1,98 @@
+"""``tinyxp info`` and ``tinyxp convert``: what a model's files hold, and the same model in other files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tinyxp.cli.progress import loading
+
+if TYPE_CHECKING:
+    from tinyxp.checkpoints import TensorInfo
+    from tinyxp.config import Config
+
+
+@click.command()
+@click.argument("model")
+@click.option("--parameters", is_flag=True, help="List each tensor: its name in the file, ours, and what is done to it.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def info(model: str, parameters: bool, as_json: bool) -> None:
+    """Show MODEL's config, parameters by group, bytes, and the cache and arithmetic of a token.
+
+    MODEL is a file, a folder, a hub id, or the name of a preset such as gpt2.
+    """
+    from tinyxp.checkpoints import describe, load_config
+    from tinyxp.config import PRESETS, Config
+
+    is_preset = model in PRESETS and not Path(model).exists()
+    config = Config.preset(model) if is_preset else load_config(model)
+    tensors = [] if is_preset else describe(model)
+    if as_json:
+        record = {"config": asdict(config)} | _costs(config, tensors)
+        click.echo(json.dumps(record | ({"tensors": [asdict(t) for t in tensors]} if parameters else {})))
+        return
+    for field, value in asdict(config).items():
+        click.echo(f"{field:<16} {value}")
+    click.echo()
+    _show_costs(_costs(config, tensors))
+    if parameters:
+        click.echo()
+        _show_tensors(tensors)
+
+
+def _costs(config: Config, tensors: list[TensorInfo]) -> dict[str, Any]:
+    """A matrix of w numbers costs a token 2 w operations, and each position that it sees costs every block
+    2 h hd for its score and 2 h hd for its value."""
+    from tinyxp.params import count_parameters
+
+    counts = count_parameters(config)
+    heads = config.n_heads * config.head_dim
+    matrices = counts["attention"] + counts["mlp"] + config.vocab_size * config.d_model
+    return {
+        "parameters": counts,
+        "file_bytes": sum(t.nbytes for t in tensors),
+        "file_dtypes": dict(Counter(t.dtype for t in tensors)),
+        "float32_bytes": 4 * counts["total"],
+        "cache_bytes_per_token_float32": 8 * config.n_layers * config.n_kv_heads * config.head_dim,
+        "flops_per_token": 2 * matrices,
+        "flops_per_token_and_position_seen": 4 * config.n_layers * heads,
+    }
+
+
+def _show_costs(costs: dict[str, Any]) -> None:
+    total = costs["parameters"]["total"]
+    for group, count in costs["parameters"].items():
+        click.echo(f"{group:<16} {count:>15,}  {count / total:>6.1%}")
+    click.echo()
+    if costs["file_bytes"]:
+        dtypes = ", ".join(f"{count} {dtype}" for dtype, count in costs["file_dtypes"].items())
+        click.echo(f"in the file      {costs['file_bytes']:>15,} bytes ({dtypes})")
+    click.echo(f"in float32       {costs['float32_bytes']:>15,} bytes")
+    click.echo(f"cache, float32   {costs['cache_bytes_per_token_float32']:>15,} bytes a token")
+    click.echo(
+        f"arithmetic       {costs['flops_per_token']:>15,} FLOPs a token, "
+        f"and {costs['flops_per_token_and_position_seen']:,} for each position that it sees"
+    )
+
+
+def _show_tensors(tensors: list[TensorInfo]) -> None:
+    for tensor in tensors:
+        shape = "x".join(map(str, tensor.shape))
+        ours, done = ", ".join(tensor.ours), "; ".join(tensor.steps)
+        click.echo(f"{tensor.name:<44} {shape:>14} {tensor.dtype:<6} -> {ours}{f' ({done})' if done else ''}")
+
+
+@click.command()
+@click.argument("source")
+@click.argument("destination")
+def convert(source: str, destination: str) -> None:
+    """Write the model at SOURCE to DESTINATION: a folder that transformers loads, or a .npz file."""
+    from tinyxp.checkpoints import convert as convert_checkpoint
+
+    loading(lambda show: convert_checkpoint(source, destination, progress=show))
+    click.echo(f"wrote {destination}", err=True)

@@ -1,0 +1,25 @@
+"""Progress on a terminal, silence elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+T = TypeVar("T")
+Show = Callable[[int, int], None]
+
+
+def loading(read: Callable[[Show | None], T]) -> T:
+    """Runs ``read`` with a function (done, total) that draws a bar on standard error, where that is a terminal."""
+    if not sys.stderr.isatty():
+        return read(None)
+    with click.progressbar(length=1, label="loading", file=sys.stderr) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.length = max(total, 1)
+            bar.update(done - bar.pos)
+
+        return read(show)
