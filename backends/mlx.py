@@ -1,4 +1,4 @@
-"""MLX: its namespace lacks ``bool``, ``device=`` and a few functions of the standard; they are put in here."""
+"""MLX: its namespace lacks the standard's ``bool`` and ``device=``; they are put in here."""
 
 from __future__ import annotations
 

@@ -81,21 +81,48 @@ class Float64Rotary(torch.nn.Module):
         return angles.cos(), angles.sin()
 
 
+class Float64RMSNorm(torch.nn.Module):
+    """transformers normalises in float32 whatever the model's dtype; torch's own function does not."""
+
+    def __init__(self, norm: Any) -> None:
+        super().__init__()
+        self.weight, self.eps = norm.weight, norm.variance_epsilon
+
+    def forward(self, x: Any) -> Any:
+        return torch.nn.functional.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+def widen_theirs(model: Any, config: Config) -> None:
+    """Makes the Llama family of transformers compute in float64 throughout."""
+    model.set_attn_implementation("sdpa")  # the eager one takes its softmax in float32
+    model.model.rotary_emb = Float64Rotary(config, model.model.rotary_emb.inv_freq)
+    for name, module in list(model.named_modules()):
+        if hasattr(module, "variance_epsilon"):
+            model.set_submodule(name, Float64RMSNorm(module))
+
+
 def run_theirs(params: Params, ids: np.ndarray, dtype: str = "float32") -> dict[str, np.ndarray]:
     """The hidden states after every block and the logits of transformers, under our names."""
     model = their_model(params, dtype)
     if dtype == "float64" and not is_gpt2(params.config):
-        model.model.rotary_emb = Float64Rotary(params.config, model.model.rotary_emb.inv_freq)
+        widen_theirs(model, params.config)
+    return collect_theirs(model, params.config, ids)
+
+
+def collect_theirs(model: Any, config: Config, ids: np.ndarray) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
-    layers = model.transformer.h if is_gpt2(params.config) else model.model.layers
+    layers = model.transformer.h if is_gpt2(config) else model.model.layers
+    hooks = []
     for i, layer in enumerate(layers):
 
         def keep(module: Any, inputs: Any, output: Any, name: str = f"blocks.{i}.residual") -> None:
             found[name] = host((output if torch.is_tensor(output) else output[0]).clone())
 
-        layer.register_forward_hook(keep)
+        hooks.append(layer.register_forward_hook(keep))
     with torch.no_grad():
         found["logits"] = host(model(torch.tensor(ids), use_cache=False).logits)
+    for hook in hooks:
+        hook.remove()
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from tinyxp import ops
@@ -33,20 +34,15 @@ def new_cache(params: Params, batch: int, length: int) -> Cache:
     check_integer("batch", batch, low=1)
     check_integer("length", length, low=1)
     config, xp = params.config, params.xp
-    backend = params.backend
-    device = backend.device_of(params["embed.weight"])
-    index = getattr(xp, backend.index_dtype)
+    index = getattr(xp, params.backend.index_dtype)
+    zeros = partial(xp.zeros, device=params.backend.device_of(params["embed.weight"]))
     shape = (batch, config.n_kv_heads, length, config.head_dim)
-
-    def empty() -> tuple[Array, ...]:
-        return tuple(xp.zeros(shape, dtype=params.dtype, device=device) for _ in range(config.n_layers))
-
     return Cache(
-        keys=empty(),
-        values=empty(),
-        real=xp.zeros((batch, length), dtype=xp.bool, device=device),
-        used=xp.zeros((), dtype=index, device=device),
-        next_position=xp.zeros((batch,), dtype=index, device=device),
+        keys=tuple(zeros(shape, dtype=params.dtype) for _ in range(config.n_layers)),
+        values=tuple(zeros(shape, dtype=params.dtype) for _ in range(config.n_layers)),
+        real=zeros((batch, length), dtype=xp.bool),
+        used=zeros((), dtype=index),
+        next_position=zeros((batch,), dtype=index),
     )
 
 
@@ -61,8 +57,8 @@ class Layout(NamedTuple):
 
 
 def lay_out(inputs: Inputs, cache: Cache | None) -> Layout:
-    """Causality by the order of slots, padding by the mask, positions by counting real tokens where not given."""
-    params, ids, positions, mask, backend, device = inputs
+    """Causality by the order of slots, padding by the mask, positions given or counted over real tokens."""
+    params, ids, positions, mask, _, device = inputs
     xp, (b, t) = params.xp, ids.shape
     columns = xp.arange(t, device=device)
     causal = columns <= columns[:, None]  # (t, t)

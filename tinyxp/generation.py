@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp.checks import check_integer
+from tinyxp.decoding import Decoder
 from tinyxp.inputs import as_params, host_integers, host_mask
 from tinyxp.params import Params
 from tinyxp.sampling import Sampler
@@ -180,7 +181,7 @@ def _whole(run: _Run, rows: list[list[int]]) -> np.ndarray:
     width = max(map(len, seen))
     ids = np.asarray([[0] * (width - len(row)) + row for row in seen])
     mask = np.asarray([[False] * (width - len(row)) + [True] * len(row) for row in seen])
-    decoder = run.params.backend.decoder(run.params, len(rows), width)
+    decoder: Decoder = run.params.backend.decoder(run.params, len(rows), width)
     return decoder(ids, None if mask.all() else mask)
 
 

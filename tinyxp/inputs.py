@@ -91,7 +91,7 @@ def check_room(inputs: Inputs, real: Array, used: Array) -> None:
     (b, t), (rows, slots) = inputs.ids.shape, real.shape
     if rows != b:
         raise ValueError(f"ids has {b} rows; the cache has {rows}")
-    known = t + int(used) if inputs.backend.is_concrete(used) else t  # type: ignore[call-overload]
+    known = t + int(used) if inputs.backend.is_concrete(used) else t
     if known > slots:
         raise ValueError(f"cache length: {known} columns > {slots}, the length of this cache")
 
@@ -116,7 +116,8 @@ def integers(
         host = host_integers(field, x, low=low, high=high, limit=limit, besides=besides)
         return backend.from_numpy(host.astype(backend.index_dtype), device=device)
     _check_integers(field, x, backend.xp, backend.is_concrete(x), low, high, limit, besides)
-    return cast(x, getattr(backend.xp, backend.index_dtype), xp=backend.xp)
+    wanted: Array = cast(x, getattr(backend.xp, backend.index_dtype), xp=backend.xp)
+    return wanted
 
 
 def host_integers(
@@ -159,14 +160,15 @@ def as_mask(mask: Any, shape: tuple[int, ...], backend: Backend, device: Any) ->
     if not _is_native(mask, backend):
         return backend.from_numpy(host_mask(mask, shape), device=device)
     _check_mask(mask, shape, backend.xp, backend.is_concrete(mask))
-    return mask if _kind(mask) == "bool" else mask != 0  # type: ignore[no-any-return]
+    bools: Array = mask if _kind(mask) == "bool" else mask != 0
+    return bools
 
 
 def host_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
     """The same, on NumPy."""
     host = _to_host("mask", mask)
     _check_mask(host, shape, np, True)
-    return host != 0
+    return host.astype(bool)
 
 
 def _check_mask(mask: Any, shape: tuple[int, ...], xp: Namespace, concrete: bool) -> None:
@@ -177,7 +179,7 @@ def _check_mask(mask: Any, shape: tuple[int, ...], xp: Namespace, concrete: bool
         return
     if "int" not in kind:
         raise ValueError(f"mask has dtype {kind}; it must be bool (True on real tokens) or integers 0 and 1")
-    if concrete and not (0 <= int(xp.min(mask)) and int(xp.max(mask)) <= 1):
+    if concrete and not (int(xp.min(mask)) >= 0 and int(xp.max(mask)) <= 1):
         raise ValueError("mask holds integers other than 0 (padding) and 1 (a real token)")
 
 

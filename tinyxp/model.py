@@ -7,7 +7,8 @@ f MLP width, n vocabulary. Weights are (out, in).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from tinyxp import ops
@@ -55,17 +56,17 @@ def swiglu(w: Weights, x: Array, ctx: Context, tap: Tap) -> Array:
     return ctx.kernels.silu(gate, xp=ctx.xp) * up
 
 
-def gelu_tanh(w: Weights, x: Array, ctx: Context, tap: Tap) -> Array:
-    """gelu(W_up x), the tanh form. x (b, t, d) -> (b, t, f)."""
-    return ctx.kernels.gelu_tanh(tap("mlp.up", linear(w, "mlp.up", x, ctx)), xp=ctx.xp)
+def ungated(activation: str, w: Weights, x: Array, ctx: Context, tap: Tap) -> Array:
+    """gelu(W_up x), in the form that ``activation`` names. x (b, t, d) -> (b, t, f)."""
+    up = tap("mlp.up", linear(w, "mlp.up", x, ctx))
+    return getattr(ctx.kernels, activation)(up, xp=ctx.xp)  # type: ignore[no-any-return]
 
 
-def gelu(w: Weights, x: Array, ctx: Context, tap: Tap) -> Array:
-    """gelu(W_up x), the exact form. x (b, t, d) -> (b, t, f)."""
-    return ctx.kernels.gelu(tap("mlp.up", linear(w, "mlp.up", x, ctx)), xp=ctx.xp)
-
-
-MLPS = {"swiglu": swiglu, "gelu_tanh": gelu_tanh, "gelu": gelu}
+MLPS: dict[str, Callable[[Weights, Array, Context, Tap], Array]] = {
+    "swiglu": swiglu,
+    "gelu_tanh": partial(ungated, "gelu_tanh"),
+    "gelu": partial(ungated, "gelu"),
+}
 
 
 def block(
@@ -86,11 +87,9 @@ def block(
         q = tap("attn.q_rotated", ctx.kernels.rotary(q, *ctx.rotation, xp=xp))
         k = tap("attn.k_rotated", ctx.kernels.rotary(k, *ctx.rotation, xp=xp))
     if cache is not None:
-        write = ctx.kernels.write_cache
-        k, v = cache = (
-            write(cache[0], k, ctx.layout.start, ctx.layout.slots, xp=xp),
-            write(cache[1], v, ctx.layout.start, ctx.layout.slots, xp=xp),
-        )
+        k = ctx.kernels.write_cache(cache[0], k, ctx.layout.start, ctx.layout.slots, xp=xp)
+        v = ctx.kernels.write_cache(cache[1], v, ctx.layout.start, ctx.layout.slots, xp=xp)
+        cache = (k, v)
     heads = ctx.kernels.attention(q, k, v, ctx.layout.visible, xp=xp, tap=within(tap, "attn"))
     heads = tap("attn.heads", join_heads(heads, xp=xp))  # (b, t, h*hd)
     x = tap("attn_residual", x + tap("attn.out", linear(w, "attn.o", heads, ctx)))
@@ -139,14 +138,10 @@ def look_up(table: Array, index: Array, *, xp: Namespace) -> Array:
 
 def last_real(x: Array, mask: Array | None, *, xp: Namespace, device: Any) -> Array:
     """Each row's last real column. x (b, t, d), mask (b, t) -> (b, 1, d)."""
-    t = x.shape[1]
     if mask is None:
-        column: Array = x[:, t - 1 :, :]
-        return column
-    columns = xp.arange(t, device=device)
-    last = xp.max(xp.where(mask, columns, 0), axis=-1, keepdims=True)  # (b, 1)
-    chosen: Array = xp.sum(xp.where((columns == last)[..., None], x, 0.0), axis=1, keepdims=True)
-    return ops.cast(chosen, x.dtype, xp=xp)
+        return x[:, x.shape[1] - 1 :, :]
+    last = xp.max(xp.where(mask, xp.arange(x.shape[1], device=device), 0), axis=-1)  # (b,)
+    return xp.take_along_axis(x, last[:, None, None], axis=1)  # type: ignore[no-any-return]
 
 
 def rotation(
@@ -266,7 +261,6 @@ def extend(
     kernels: Any = None,
     last: bool = False,
     xp: Namespace | None = None,
-    tap: Tap = untapped,
 ) -> tuple[Array, Cache]:
     """logits for t more columns after those in ``cache``, and the cache with them: prefill, chunk or step.
 
@@ -275,6 +269,6 @@ def extend(
     Errors as for ``forward``, and ValueError where the cache has no room for t columns or other rows.
     """
     inputs = prepare(params, ids, positions, mask, xp)
-    logits, extended = run(inputs, cache, kernels, tap, last=last)
+    logits, extended = run(inputs, cache, kernels, untapped, last=last)
     assert extended is not None
     return logits, extended

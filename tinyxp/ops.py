@@ -46,7 +46,7 @@ def layer_norm(x: Array, weight: Array, bias: Array, eps: float, *, xp: Namespac
     """
     wide = widen(x, xp=xp)
     centred = wide - xp.mean(wide, axis=-1, keepdims=True)
-    scale = 1.0 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)
+    scale = (xp.mean(centred * centred, axis=-1, keepdims=True) + eps) ** -0.5
     y = centred * scale * cast(weight, wide.dtype, xp=xp) + cast(bias, wide.dtype, xp=xp)
     return cast(y, x.dtype, xp=xp)
 
@@ -57,7 +57,7 @@ def rms_norm(x: Array, weight: Array, eps: float, *, xp: Namespace) -> Array:
     Normalised in float32 at least, rounded to x's dtype, then scaled: Llama's order (Zhang & Sennrich, 2019).
     """
     wide = widen(x, xp=xp)
-    scale = 1.0 / xp.sqrt(xp.mean(wide * wide, axis=-1, keepdims=True) + eps)
+    scale = (xp.mean(wide * wide, axis=-1, keepdims=True) + eps) ** -0.5
     return cast(wide * scale, x.dtype, xp=xp) * cast(weight, x.dtype, xp=xp)
 
 
@@ -164,7 +164,7 @@ def cross_entropy(logits: Array, targets: Array, *, xp: Namespace) -> Array:
     logits (b, t, n), targets (b, t) integers -> () in float32 at least.
     """
     wide = widen(logits, xp=xp)
-    counted = targets != IGNORED
+    counted = xp.not_equal(targets, IGNORED)
     top = xp.max(wide, axis=-1, keepdims=True)
     logsumexp = xp.log(xp.sum(xp.exp(wide - top), axis=-1)) + top[..., 0]
     index = xp.where(counted, targets, 0)[..., None]

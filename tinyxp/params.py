@@ -14,6 +14,8 @@ from tinyxp.config import Config
 from tinyxp.registry import Backend
 from tinyxp.typing import Array, Namespace
 
+Shapes = dict[str, tuple[int, ...]]
+
 INIT_STD = 0.02
 
 
@@ -132,16 +134,18 @@ class Params(Mapping[str, Array]):
         return f"<Params of {self.xp.__name__}: {len(self)} arrays, {total:,} numbers, {self.dtype}>"
 
 
-def block_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+def block_shapes(config: Config) -> Shapes:
     """The parameters of one block, name -> shape."""
     d, f = config.d_model, config.d_ff
     q_width, kv_width = config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim
 
-    def norm(name: str) -> dict[str, tuple[int, ...]]:
-        return {f"{name}.weight": (d,)} | ({f"{name}.bias": (d,)} if config.norm == "layer" else {})
+    def norm(name: str) -> Shapes:
+        kinds = ("weight", "bias") if config.norm == "layer" else ("weight",)
+        return {f"{name}.{kind}": (d,) for kind in kinds}
 
-    def linear(name: str, out: int, into: int, bias: bool) -> dict[str, tuple[int, ...]]:
-        return {f"{name}.weight": (out, into)} | ({f"{name}.bias": (out,)} if bias else {})
+    def linear(name: str, out: int, into: int, bias: bool) -> Shapes:
+        weight: Shapes = {f"{name}.weight": (out, into)}
+        return weight | {f"{name}.bias": (out,)} if bias else weight
 
     return (
         norm("attn_norm")
@@ -156,10 +160,10 @@ def block_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     )
 
 
-def parameter_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(config: Config) -> Shapes:
     """All parameters in the order of the forward pass, name -> shape."""
     n, d = config.vocab_size, config.d_model
-    shapes: dict[str, tuple[int, ...]] = {"embed.weight": (n, d)}
+    shapes: Shapes = {"embed.weight": (n, d)}
     if config.position == "learned":
         shapes["pos_embed.weight"] = (config.max_seq_len, d)
     for i in range(config.n_layers):

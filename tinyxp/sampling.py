@@ -90,9 +90,9 @@ class Sampler:
 
     def uniforms(self, rows: int, steps: int) -> np.ndarray:
         """The random numbers of a whole generation, (rows, steps), all up front."""
-        entropy = np.random.SeedSequence().entropy if self.seed is None else self.seed
-        drawn = [np.random.default_rng([entropy, row]).random(steps) for row in range(rows)]
-        return np.stack(drawn)
+        if self.seed is None:
+            return np.random.default_rng().random((rows, steps))
+        return np.stack([np.random.default_rng([self.seed, row]).random(steps) for row in range(rows)])
 
     def choose(self, logits: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """The next id of each row. logits (b, n), uniforms (b,) -> (b,)."""

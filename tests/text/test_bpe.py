@@ -171,6 +171,11 @@ def test_patterns(pattern: str, chunks: list[str]) -> None:
     assert list(bpe.split("I'm 1234   x!!\n\nDON'T", pattern)) == chunks
 
 
+def test_a_digit_ends_the_spaces_before_it_for_smollm() -> None:
+    assert list(bpe.split("a  1  b", bpe.SMOLLM_PATTERN)) == ["a", "  ", "1", " ", " b"]
+    assert list(bpe.split("a  1  b", bpe.GPT2_PATTERN)) == ["a", " ", " 1", " ", " b"]
+
+
 @given(data=st.data())
 @pytest.mark.parametrize("name", ["GPT2", "SMOLLM", "LLAMA3", "QWEN2", "CL100K", "O200K"])
 def test_patterns_cover_every_text(

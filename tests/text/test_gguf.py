@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +12,6 @@ from hypothesis import strategies as st
 from tinyxp.errors import CheckpointError
 from tinyxp.text.gguf import read_metadata
 from tinyxp.text.tokenizer import load_tokenizer
-
-gguf = pytest.importorskip("gguf")
 
 Write = Callable[..., Path]
 
@@ -87,6 +86,20 @@ def test_without_types_unreachable_tokens_are_special(write: Write, gpt2_values:
 def test_user_defined_tokens_are_always_found(write: Write, gpt2_values: dict[str, Any]) -> None:
     types = [1] * 256 + [4, 1, 1]
     assert load_tokenizer(write(gpt2_values | {"token_type": types})).encode("a<|e|>") == [97, 256]
+
+
+def test_special_tokens_are_spelled_as_they_are(write: Write, gpt2_values: dict[str, Any]) -> None:
+    values = gpt2_values | {
+        "pre": "llama-bpe",
+        "add_bos_token": False,
+        "tokens": [*gpt2_values["tokens"], "Ġtool", "!!"],
+        "token_type": [*gpt2_values["token_type"], 4, 3],
+    }
+    tokenizer = load_tokenizer(write(values))
+    assert tokenizer.encode("aĠtool") == [97, 259]
+    assert tokenizer.decode([259]) == "Ġtool"
+    assert tokenizer.encode("!!") == [33, 33]
+    assert tokenizer.encode("!!", specials=True) == [260]
 
 
 @pytest.mark.parametrize(("said", "adds_bos"), [(None, None), (True, True), (False, False)])
@@ -178,7 +191,7 @@ def test_unused_tokens_are_never_made(write: Write, llama_values: dict[str, Any]
     types = list(llama_values["token_type"])
     types[267] = 5  # "▁hel"
     tokenizer = load_tokenizer(write(llama_values | {"token_type": types}))
-    assert 267 not in tokenizer.encode("hello")
+    assert 267 not in tokenizer.encode("hell")
     assert tokenizer.decode([267]) == " hel"
 
 

@@ -77,6 +77,12 @@ def test_special_and_unused_pieces_are_never_made() -> None:
     assert always.encode("aba") == [2, 0]
 
 
+def test_the_first_of_equal_pieces_is_made() -> None:
+    tokenizer = tokenizer_of([b"a", b"a"], [0.0, 1.0])  # "\u2581" and " " of one file, say
+    assert tokenizer.encode("a") == [0]
+    assert tokenizer.decode([1]) == "a"
+
+
 def test_a_score_that_is_no_number() -> None:
     with pytest.raises(CheckpointError, match="score of token 1"):
         tokenizer_of([b"a", b"b"], [0.0, float("nan")])

@@ -48,7 +48,7 @@ def test_the_name_tells_pattern_and_specials(tmp_path: Path) -> None:
         (b"", "no ranks"),
         (b"YQ==\n", "line 1 is not a token and a rank"),
         (b"YQ== 0\nYg== 1 2\n", "line 2 is not a token and a rank"),
-        (b"Y?== 0\n", "line 1 is not a token and a rank"),
+        (b"YQ?== 0\n", "line 1 is not a token and a rank"),
         (b"YQ== x\n", "line 1 is not a token and a rank"),
         (b"YQ== " + b"9" * 5000, "line 1 is not a token and a rank"),
         (b"YQ== -1\n", "line 1: token b'a' of rank -1"),

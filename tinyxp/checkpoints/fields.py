@@ -21,10 +21,14 @@ _HARMLESS = re.compile(r"_implementation$|^transformers\.js|gradient")
 
 
 class Fields:
-    """A mapping whose reads are remembered, so that what nobody read can be judged; null is as missing."""
+    """A mapping whose reads are remembered, so that what nobody read can be judged; null is as missing.
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    ``prefix`` is what the errors write before a key.
+    """
+
+    def __init__(self, values: Mapping[str, Any], prefix: str = "") -> None:
         self._values = values
+        self._prefix = prefix
         self._read: set[str] = set()
 
     def __contains__(self, key: str) -> bool:
@@ -42,29 +46,29 @@ class Fields:
     def integer(self, key: str, default: int | None = None) -> int:
         value = self._given(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{key} is {value!r}; it must be an integer of 1 or more")
+            raise ValueError(f"{self._prefix}{key} is {value!r}; it must be an integer of 1 or more")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self._given(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise ValueError(f"{key} is {value!r}; it must be a finite number above 0")
+            raise ValueError(f"{self._prefix}{key} is {value!r}; it must be a finite number above 0")
         return float(value)
 
     def flag(self, key: str, default: bool) -> bool:
         value = self.get(key, default)
         if not isinstance(value, bool):
-            raise ValueError(f"{key} is {value!r}; it must be true or false")
+            raise ValueError(f"{self._prefix}{key} is {value!r}; it must be true or false")
         return value
 
     def _given(self, key: str, default: Any) -> Any:
         value = self.get(key, default)
         if value is None:
-            raise ValueError(f"{key} is missing")
+            raise ValueError(f"{self._prefix}{key} is missing")
         return value
 
     def refuse(self, key: str, because: str) -> None:
-        raise UnsupportedModelError(f"{key} is {self.get(key)!r}: {because}")
+        raise UnsupportedModelError(f"{self._prefix}{key} is {self.get(key)!r}: {because}")
 
     def refuse_unread(self) -> None:
         """UnsupportedModelError for a key that was not read, asks for other mathematics, and is not off."""

@@ -33,12 +33,10 @@ def config_from_gguf(
             f"general.architecture is {architecture!r}; known are {', '.join(ARCHITECTURES)}"
         )
     prefix = f"{architecture}."
-    fields = Fields({k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)})
-    try:
-        config = _read(fields, architecture == "gpt2", shapes)
-        fields.refuse_unread()
-    except ValueError as error:
-        raise type(error)(f"{prefix}{error}") from None
+    own = {k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)}
+    fields = Fields(own, prefix)
+    config = _read(fields, architecture == "gpt2", shapes)
+    fields.refuse_unread()
     if factors is None:
         return config
     if config.rope_scaling is not None:
@@ -132,7 +130,7 @@ def _scaling_of(config: Config, factors: np.ndarray, original: int) -> RopeScali
     turns = original * plain / (2.0 * math.pi)
     keep = (1.0 / factors - 1.0 / largest) / (1.0 - 1.0 / largest)
     candidates = [(1.0, 4.0)]
-    between = np.flatnonzero((keep > 0.0) & (keep < 1.0))
+    between = np.flatnonzero((keep > 1e-5) & (keep < 1.0 - 1e-5))  # the ends carry rounding
     if len(between) > 1:
         first, last = between[0], between[-1]
         width = (turns[first] - turns[last]) / (keep[first] - keep[last])

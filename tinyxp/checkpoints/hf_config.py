@@ -181,7 +181,7 @@ def _rope(fields: Fields, length: int) -> tuple[float, RopeScaling | None]:
     key, found = ("rope_scaling", older) if older else ("rope_parameters", newer)
     if not isinstance(found, Mapping):
         raise ValueError(f"{key} is {found!r}; it must be an object or null")
-    inner = Fields(found)
+    inner = Fields(found, f"{key}.")
     theta = inner.number("rope_theta", fields.number("rope_theta", 10000.0))
     original = inner.get("original_max_position_embeddings", length)
     original = fields.get("original_max_position_embeddings", original)
@@ -192,9 +192,7 @@ def _rope(fields: Fields, length: int) -> tuple[float, RopeScaling | None]:
             owner.refuse("partial_rotary_factor", "heads are rotated whole")
     kind = inner.get("rope_type", inner.get("type", "default"))
     if kind not in ("default", "linear", "llama3"):
-        raise UnsupportedModelError(
-            f"{key} has rope_type {kind!r}; known are 'default', 'linear' and 'llama3'"
-        )
+        raise UnsupportedModelError(f"{key}.rope_type is {kind!r}: known are 'default', 'linear', 'llama3'")
     inner.refuse_unread()
     if kind == "default":
         return theta, None

@@ -122,8 +122,10 @@ def _read_shards(path: Path) -> dict[str, Tensor]:
     if not isinstance(places, dict) or not places:
         raise CheckpointError(f"{path / INDEX}: has no weight_map")
     for place in places.values():
-        if not isinstance(place, str) or Path(place).name != place:
-            raise CheckpointError(f"{path / INDEX}: weight_map names {place!r}, not a file of this folder")
+        if not isinstance(place, str) or Path(place).name != place or not place.endswith(".safetensors"):
+            raise CheckpointError(
+                f"{path / INDEX}: weight_map names {place!r}, not a .safetensors of this folder"
+            )
     names = sorted(set(places.values()))
     absent = [name for name in names if not (path / name).exists()]
     if absent:

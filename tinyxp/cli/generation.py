@@ -13,19 +13,31 @@ import click
 from tinyxp.cli.progress import loading
 
 # Every numerical library reads one of these once, when it is imported.
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NPROC")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NPROC",
+)
 
 
 @click.command()
 @click.argument("prompt")
-@click.option("-m", "--model", required=True, help="A Hugging Face folder or hub id, .gguf, llama2.c .bin or .npz.")
+@click.option(
+    "-m", "--model", required=True, help="A Hugging Face folder or hub id, .gguf, llama2.c .bin or .npz."
+)
 @click.option("--tokenizer", help="Where the tokenizer is, if not with the model.")
-@click.option("--backend", default="numpy", show_default=True, help="The array library: see 'tinyxp backends'.")
+@click.option(
+    "--backend", default="numpy", show_default=True, help="The array library: see 'tinyxp backends'."
+)
 @click.option("--device", help="Where the library computes, such as cuda:0.")
 @click.option("--threads", type=click.IntRange(min=1), help="How many threads the library may use.")
 @click.option("--dtype", help="float64, float32, bfloat16 or float16; as stored, if not given.")
 @click.option("-n", "--max-new-tokens", type=click.IntRange(min=0), default=100, show_default=True)
-@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 takes the likeliest token.")
+@click.option(
+    "--temperature", type=float, default=0.0, show_default=True, help="0 takes the likeliest token."
+)
 @click.option("--top-k", type=int, help="Draw from the k likeliest tokens only.")
 @click.option("--top-p", type=float, help="Draw from the fewest tokens whose mass reaches p only.")
 @click.option("--seed", type=int, help="The same seed gives the same text on every backend.")
@@ -68,7 +80,9 @@ def generate(
     prompt_ids = text.encode(prompt)
     if not prompt_ids:
         raise ValueError("PROMPT is empty, and this model's tokenizer puts no token before a text")
-    params = loading(lambda show: tinyxp.load(model, xp=adapter.xp, dtype=dtype, device=device, progress=show))
+    params = loading(
+        lambda show: tinyxp.load(model, xp=adapter.xp, dtype=dtype, device=device, progress=show)
+    )
     adapter.synchronize(list(params.values()))
 
     writer = _Writer(prompt, quiet=as_json)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("model")
-@click.option("--parameters", is_flag=True, help="List each tensor: its name in the file, ours, and what is done to it.")
+@click.option(
+    "--parameters", is_flag=True, help="List each tensor: its name in the file, ours, and what is done to it."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def info(model: str, parameters: bool, as_json: bool) -> None:
     """Show MODEL's config, parameters by group, bytes, and the cache and arithmetic of a token.
