@@ -44,7 +44,7 @@ class RopeScaling:
 
     @classmethod
     def parse(cls, value: RopeScaling | Mapping[str, Any] | None) -> RopeScaling | None:
-        """Hugging Face's dict (``rope_type`` or the older ``type``) -> RopeScaling, or None for the default."""
+        """Hugging Face's dict (``rope_type``, or ``type`` of old) -> RopeScaling, or None for the default."""
         if value is None or isinstance(value, RopeScaling):
             return value
         if not isinstance(value, Mapping):
@@ -111,7 +111,7 @@ class Config:
         if self.head_dim is None:
             if self.d_model % self.n_heads:
                 raise ValueError(
-                    f"head_dim is not given and n_heads, {self.n_heads}, does not divide d_model, {self.d_model}"
+                    f"d_model is {self.d_model}; without a head_dim, n_heads, {self.n_heads}, must divide it"
                 )
             object.__setattr__(self, "head_dim", self.d_model // self.n_heads)
         check_integer("head_dim", self.head_dim, low=1)

@@ -35,13 +35,13 @@ def generate(
 ) -> Array:
     """Continues each row of ids and returns the new ids alone.
 
-    Shapes: ids (b, t) integers, mask (b, t) True on real tokens (padding on either side) -> (b, m) integers of
-    the parameters' library, m at most ``max_new_tokens``.
+    Shapes: ids (b, t) integers, mask (b, t) True on real tokens (padding on either side) -> (b, m) integers
+    of the parameters' library, m at most ``max_new_tokens``.
 
     ``temperature`` 0 takes the likeliest token; above 0 one is drawn after temperature, ``top_k`` and
     ``top_p``, in that order: row r takes its uniforms from ``numpy.random.default_rng([seed, r])``, and a
-    token is the inverse of the cumulative distribution in id order, so that a seed gives the same ids on every
-    backend and in every batch (but for a draw within rounding of a boundary). A row ends with an id of
+    token is the inverse of the cumulative distribution in id order, so that a seed gives the same ids on
+    every backend and in every batch (but for a draw within rounding of a boundary). A row ends with an id of
     ``eos`` (one, several or None), which it keeps, and is filled with ``pad`` from there; all rows ended, so
     does the generation. ``cache=False`` runs the whole sequence again at each step, on purpose.
     ``overflow="slide"`` goes on beyond max_seq_len with the last max_seq_len ids, positions from 0; "raise"
@@ -73,7 +73,7 @@ def stream(
     vocab_size: int | None = None,
     xp: Namespace | None = None,
 ) -> Iterator[Array]:
-    """The same as ``generate``, a step at a time: yields the next id of every row, (b,), as soon as it is known.
+    """The same as ``generate``, step by step: yields the next id of every row, (b,), as soon as it is known.
 
     The arguments are checked at the call, before the first step.
     """

@@ -66,12 +66,12 @@ def targets_like(targets: Any, shape: tuple[int, ...], inputs: Inputs) -> Array:
     """Targets (b, t) in the vocabulary, or -100 where nothing is to be predicted."""
     n = inputs.params.config.vocab_size
     limit = f"the vocabulary size {n}; {IGNORED} marks a target that is left out"
-    targets = integers(
+    wanted = integers(
         "targets", targets, inputs.backend, inputs.device, low=0, high=n, limit=limit, besides=IGNORED
     )
-    if tuple(targets.shape) != shape:
-        raise ValueError(f"targets has shape {tuple(targets.shape)}; ids has {shape}")
-    return targets
+    if tuple(wanted.shape) != shape:
+        raise ValueError(f"targets has shape {tuple(wanted.shape)}; ids has {shape}")
+    return wanted
 
 
 def check_learned_positions(inputs: Inputs, positions: Array) -> None:

@@ -147,9 +147,10 @@ def last_real(x: Array, mask: Array | None, *, xp: Namespace, device: Any) -> Ar
 def rotation(
     config: Config, positions: Array, dtype: Any, *, xp: Namespace, device: Any
 ) -> tuple[Array, Array] | None:
-    """cos and sin of position times frequency, or None where positions are learned.
+    """cos and sin of position times frequency; None where positions are learned.
 
-    positions (b or 1, t) -> two of (b or 1, 1, t, hd/2), in float32, or in ``dtype`` where that is wider: in bfloat16 neighbouring positions would coincide.
+    positions (b or 1, t) -> two of (b or 1, 1, t, hd/2), in float32 or in ``dtype`` where that is wider: in
+    bfloat16 neighbouring positions would coincide.
     """
     if config.position != "rope":
         return None

@@ -60,7 +60,7 @@ class Params(Mapping[str, Array]):
 
     @classmethod
     def _unflatten(cls, leaves: Any, names: tuple[str, ...], config: Config, backend: Backend) -> Params:
-        """Puts them together again; the leaves may be another library's arrays, tracers, specs or anything."""
+        """Puts them together again; the leaves may be another library's arrays, tracers or anything."""
         self = object.__new__(cls)
         arrays = dict(zip(names, leaves, strict=True))
         self._set(arrays, config, registry.owner_of(arrays[names[0]]) or backend)

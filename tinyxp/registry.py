@@ -109,7 +109,7 @@ class Backend:
     def value_and_grad(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """f(params, ...) -> scalar  becomes  a function to (scalar, Params of gradients)."""
         raise ValueError(
-            f"backend is {self.name!r}, which has no gradients; install torch or jax: pip install 'tinyxp[torch]'"
+            f"backend is {self.name!r}, which has no gradients; use torch or jax: pip install 'tinyxp[torch]'"
         )
 
     def synchronize(self, x: Any) -> Any:
@@ -212,7 +212,7 @@ def owner_of(x: object) -> Backend | None:
 
 
 def backend_of(x: object) -> Backend:
-    """The adapter of the library that x is an array of. Raises ValueError naming x's type for no known one."""
+    """The adapter of the library that x is an array of; ValueError naming x's type where none is known."""
     found = owner_of(x)
     if found is None:
         load_imported()

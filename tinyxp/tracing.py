@@ -17,8 +17,8 @@ def trace(
     Names and shapes: ``embed`` (b, t, d); for each block ``blocks.0.attn_norm``, ``.attn.q``, ``.attn.k``,
     ``.attn.v`` (b, t, heads*hd), ``.attn.q_rotated`` (b, h, t, hd), ``.attn.k_rotated`` (b, g, t, hd), both
     with rotary positions only, ``.attn.scores`` (scaled, before the mask) and ``.attn.weights`` (b, h, t, s),
-    ``.attn.heads``, ``.attn.out``, ``.attn_residual``, ``.mlp_norm``, ``.mlp.gate`` (gated MLPs), ``.mlp.up``,
-    ``.mlp.hidden``, ``.mlp.out``, ``.residual``; then ``final_norm`` and ``logits`` (b, t, n).
+    ``.attn.heads``, ``.attn.out``, ``.attn_residual``, ``.mlp_norm``, ``.mlp.gate`` (gated MLPs only),
+    ``.mlp.up``, ``.mlp.hidden``, ``.mlp.out``, ``.residual``; then ``final_norm`` and ``logits`` (b, t, n).
     Errors as for ``forward``.
     """
     points: dict[str, Array] = {}

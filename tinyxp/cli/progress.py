@@ -13,7 +13,7 @@ Show = Callable[[int, int], None]
 
 
 def loading(read: Callable[[Show | None], T]) -> T:
-    """Runs ``read`` with a function (done, total) that draws a bar on standard error, if that is a terminal."""
+    """Runs ``read`` with a function (done, total) that draws a bar, where standard error is a terminal."""
     if not sys.stderr.isatty():
         return read(None)
     with click.progressbar(length=1, label="loading", file=sys.stderr) as bar:
