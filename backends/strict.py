@@ -24,14 +24,8 @@ class StrictBackend(Backend):
         return np.asarray(x.to_device(xp.Device("CPU_DEVICE")))
 
     def device(self, device: Any) -> Any:
-        if device is None or isinstance(device, xp.Device):
-            return device
-        try:
-            return xp.Device(device)
-        except ValueError:
-            raise ValueError(
-                f"device is {device!r}; array_api_strict has {', '.join(self.devices())}"
-            ) from None
+        device = super().device(device)
+        return xp.Device(device) if isinstance(device, str) else device
 
     def devices(self) -> list[str]:
         return ["CPU_DEVICE", "device1", "device2"]

@@ -47,9 +47,9 @@ class TorchBackend(Backend):
 
     def device(self, device: Any) -> Any:
         try:
-            return None if device is None else torch.device(device)
-        except RuntimeError as error:
-            raise ValueError(f"device is {device!r}: {error}") from None
+            return None if device is None else torch.empty(0, device=device).device
+        except (RuntimeError, AssertionError, TypeError):  # torch has one for each way to be wrong
+            raise ValueError(f"device is {device!r}; torch has {', '.join(self.devices())}") from None
 
     def devices(self) -> list[str]:
         accelerator = torch.accelerator.current_accelerator(check_available=True)

@@ -18,6 +18,11 @@ from tinyxp import Config, Params
 from tinyxp.config import GPT2
 from tinyxp.params import parameter_shapes
 
+with contextlib.suppress(ImportError):
+    import torch
+
+    torch.set_num_threads(1)  # these models are tiny: threads only wait for each other
+
 IDS = [[3, 1, 4, 1, 5]]
 """The input of the models that are filled by rule."""
 
@@ -126,6 +131,11 @@ def drawn(config: Config, std: float = 0.2, seed: int = 0) -> Params:
             x += 1.0
         arrays[name] = x.astype(np.float32)
     return Params(arrays, config)
+
+
+def array(backend: tinyxp.Backend, x: Any, dtype: str | None = None) -> Any:
+    """Numbers as an array of the backend: floats in ``dtype``, integers as they are."""
+    return backend.from_numpy(np.asarray(x), dtype=dtype)
 
 
 def host(x: Any) -> np.ndarray:

@@ -18,13 +18,16 @@ def is_number(value: object) -> bool:
 
 def check_integer(field: str, value: object, *, low: int | None = None, high: int | None = None) -> None:
     """Raises ValueError where value is no integer, is below low, or is high or more."""
-    limits = ([f"{low} or more"] if low is not None else []) + ([f"below {high}"] if high is not None else [])
+    limits = ([f"{low} or more"] if low is not None else []) + (
+        [f"less than {high}"] if high is not None else []
+    )
     wrong = not is_integer(value)
     if not wrong:
         number = int(value)  # type: ignore[call-overload]
         wrong = (low is not None and number < low) or (high is not None and number >= high)
     if wrong:
-        raise ValueError(f"{field} is {value!r}; it must be an integer {' and '.join(limits)}".rstrip())
+        limit = f" of {' and '.join(limits)}" if limits else ""
+        raise ValueError(f"{field} is {value!r}; it must be an integer{limit}")
 
 
 def check_positive(field: str, value: object) -> None:

@@ -91,7 +91,12 @@ class Backend:
         return tuple(name for name in DTYPES if getattr(self.xp, name, None) is not None)
 
     def device(self, device: Any) -> Any:
-        """A device's name -> the library's own object for it; None is the default device."""
+        """A device's name -> the library's own object for it; None is the default device.
+
+        Raises ValueError naming the device and those that there are.
+        """
+        if isinstance(device, str) and device not in self.devices():
+            raise ValueError(f"device is {device!r}; {self.name} has {', '.join(self.devices())}")
         return device
 
     def device_of(self, x: Array) -> Any:

@@ -68,7 +68,8 @@ class Fields:
         return value
 
     def refuse(self, key: str, because: str) -> None:
-        raise UnsupportedModelError(f"{self._prefix}{key} is {self.get(key)!r}: {because}")
+        name = key if key.isprintable() else repr(key)
+        raise UnsupportedModelError(f"{self._prefix}{name} is {self.get(key)!r}: {because}")
 
     def refuse_unread(self) -> None:
         """UnsupportedModelError for a key that was not read, asks for other mathematics, and is not off."""

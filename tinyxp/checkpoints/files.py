@@ -87,6 +87,13 @@ def parse_json(data: bytes) -> dict[str, Any]:
     return found
 
 
+def check_name(name: str) -> str:
+    """A name of a file's own choosing, fit to be printed: no line breaks, no terminal's escapes."""
+    if not name.isprintable():
+        raise CheckpointError(f"has the name {name[:100]!r}, which is not printable")
+    return name
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):

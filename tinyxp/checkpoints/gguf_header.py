@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tinyxp.checkpoints.files import check_name
 from tinyxp.errors import CheckpointError
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -55,13 +56,13 @@ class _Reader:
         tensors, pairs = self._number("Q"), self._number("Q")
         metadata: dict[str, Any] = {}
         for _ in range(pairs):
-            key = self._string()
+            key = check_name(self._string())
             if key in metadata:
                 raise CheckpointError(f"has the key {key!r} twice")
             metadata[key] = self._value(self._number("I"))
         found: dict[str, Place] = {}
         for _ in range(tensors):
-            name = self._string()
+            name = check_name(self._string())
             if name in found:
                 raise CheckpointError(f"has the tensor {name!r} twice")
             found[name] = self._place(name)

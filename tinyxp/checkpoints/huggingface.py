@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxp.checkpoints.files import PICKLES, folder, naming, pickle_error, read_json, replacing
+from tinyxp.checkpoints.files import PICKLES, check_name, folder, naming, pickle_error, read_json, replacing
 from tinyxp.checkpoints.hf_config import config_from_hf, config_to_hf
 from tinyxp.checkpoints.plan import Checkpoint, Rule, Tensor, Weight, fit, listed
 from tinyxp.checkpoints.safetensors_file import read_safetensors, write_safetensors
@@ -126,6 +126,9 @@ def _read_shards(path: Path) -> dict[str, Tensor]:
             raise CheckpointError(
                 f"{path / INDEX}: weight_map names {place!r}, not a .safetensors of this folder"
             )
+    with naming(path / INDEX):
+        for name in (*places, *places.values()):
+            check_name(name)
     names = sorted(set(places.values()))
     absent = [name for name in names if not (path / name).exists()]
     if absent:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp.checkpoints.files import (
+    check_name,
     folder,
     map_file,
     naming,
@@ -59,7 +60,7 @@ def open_npz(path: Path) -> Checkpoint:
             raise CheckpointError(f"is not an .npz file: {error}") from None
         found: dict[str, _Member] = {}
         for info in members:
-            name = info.filename.removesuffix(".npy")
+            name = check_name(info.filename.removesuffix(".npy"))
             if name in found:
                 raise CheckpointError(f"has the member {name!r} twice")
             found[name] = _Member(data, info)

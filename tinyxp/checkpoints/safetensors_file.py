@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from tinyxp.checkpoints.files import map_file, naming, parse_json, stored, view, widen_bfloat16
+from tinyxp.checkpoints.files import check_name, map_file, naming, parse_json, stored, view, widen_bfloat16
 from tinyxp.checkpoints.plan import Tensor, Weight
 from tinyxp.errors import CheckpointError
 
@@ -47,7 +47,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         header = parse_json(data[8 : 8 + length].tobytes())
         if not isinstance(header.pop("__metadata__", {}), dict):
             raise CheckpointError("has __metadata__ that is not an object")
-        found = {name: _entry(name, entry) for name, entry in header.items()}
+        found = {name: _entry(check_name(name), entry) for name, entry in header.items()}
         found = dict(sorted(found.items(), key=lambda item: item[1][2:]))
         end = 0
         for name, (_, _, start, stop) in found.items():

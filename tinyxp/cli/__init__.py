@@ -28,15 +28,8 @@ def main() -> None:
         status = cli(standalone_mode=False)
         sys.stdout.flush()
         sys.exit(status if isinstance(status, int) else 0)
-    except click.UsageError as error:
-        error.show()
-        sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader has gone; there is nobody left to tell, and stdout must not be flushed again.
-        sys.stderr.close()
-        sys.exit(141)
     except (click.ClickException, ValueError, ImportError, OSError, MemoryError) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         click.echo(f"tinyxp: {' '.join(text.split()) or type(error).__name__}", err=True)

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from tinyxp.checkpoints import hub
 from tinyxp.errors import CheckpointError
 from tinyxp.text.base import Stream, Tokenizer
 from tinyxp.text.bytelevel import (
@@ -24,8 +25,9 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
 
     A folder: its tokenizer.json, else vocab.json (encoder.json) with merges.txt (vocab.bpe), else the one
     tokenizer.bin or tok*.bin of llama2.c. A file: a tokenizer.json, one of such a pair, a `.gguf`, a
-    llama2.c `.bin`, a `.tiktoken` rank file. Or, where there is no such path, a tiktoken encoding:
-    "tiktoken:NAME", or gpt2, r50k_base, cl100k_base, o200k_base.
+    llama2.c `.bin`, a `.tiktoken` rank file. A model's file that holds no tokenizer (a llama2.c `.bin`, an
+    `.npz`): the one of its folder. Or, where there is no such path, a tiktoken encoding ("tiktoken:NAME", or
+    gpt2, r50k_base, cl100k_base, o200k_base), or a hub id "org/name".
 
     CheckpointError, a ValueError, for a file that is not what it claims to be and for a path without a
     tokenizer; ImportError where `tinyxp[hf]` is needed (tokenizer.json, tiktoken encodings).
@@ -40,6 +42,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         return load_encoding(name.removeprefix("tiktoken:"))
     if name in ENCODINGS:
         return load_encoding(name)
+    if hub.HUB_ID.fullmatch(name):
+        return _load_folder(hub.fetch(name, hub.TOKENIZER_FILES))
     raise CheckpointError(f"{where}: no such file or folder, and no encoding ({', '.join(ENCODINGS)})")
 
 
@@ -68,12 +72,23 @@ def _load_file(path: Path) -> Tokenizer:
             other = MERGES_NAMES if path.name in VOCABULARY_NAMES else VOCABULARY_NAMES
             raise CheckpointError(f"{path}: needs {' or '.join(other)} beside it")
         return load_vocabulary_and_merges(*pair)
+    if path.suffix == ".npz":
+        return _load_folder(path.parent)
     loaders = {
         ".json": load_tokenizer_json,
         ".gguf": load_gguf,
-        ".bin": load_llama2c,
+        ".bin": _load_bin,
         ".tiktoken": load_rank_file,
     }
     if path.suffix not in loaders:
         raise CheckpointError(f"{path}: {path.suffix or 'no suffix'} is not one of {', '.join(loaders)}")
     return loaders[path.suffix](path)
+
+
+def _load_bin(path: Path) -> Tokenizer:
+    try:
+        return load_llama2c(path)
+    except CheckpointError:
+        if not any(path.parent.glob("tok*.bin")) or path.name.startswith("tok"):
+            raise
+        return _load_folder(path.parent)

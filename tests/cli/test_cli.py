@@ -1,0 +1,216 @@
+"""The command line, run as a person runs it: in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tinyxp
+
+
+def run(*arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tinyxp", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, input=text, timeout=120, check=False)
+
+
+@pytest.fixture
+def stories(test_data: Path) -> Path:
+    return test_data / "stories260k"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The default model in a folder, without a tokenizer."""
+    folder = tmp_path_factory.mktemp("tiny")
+    tinyxp.save(tinyxp.init(tinyxp.Config()), folder / "model")
+    return folder / "model"
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
+def test_generate_writes_the_reference_text_and_nothing_else(stories: Path, name: str) -> None:
+    reference = json.loads((stories / "reference.json").read_text())
+    done = run("generate", "", "-m", stories, "-n", 100, "--backend", name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == reference["greedy_text"] + "\n"
+
+
+def test_generate_json_holds_what_a_program_needs(stories: Path) -> None:
+    reference = json.loads((stories / "reference.json").read_text())
+    done = run("generate", "Once upon a time", "-m", stories / "stories260K.bin", "-n", 8, "--json")
+    record = json.loads(done.stdout)
+    assert record["prompt_ids"] == [1, 403, 407, 261, 378]
+    assert record["ids"] == reference["greedy_ids_from_bos"][5:13]
+    assert record["text"] == ", there was a little girl"
+    assert (record["backend"], record["dtype"], record["new_tokens"]) == ("numpy", "float32", 8)
+    assert record["tokens_per_second"] > 0
+
+
+def test_generate_options_reach_the_model(stories: Path) -> None:
+    plain = ["generate", "Once", "-m", stories, "-n", 12]
+    greedy = run(*plain).stdout
+    assert run(*plain, "--no-cache").stdout == greedy
+    assert run(*plain, "--temperature", 0.7, "--top-k", 1, "--seed", 3).stdout == greedy
+    assert run(*plain, "--temperature", 0.7, "--top-p", 0.0, "--seed", 3).stdout == greedy
+    assert run(*plain, "--dtype", "float64", "--threads", 1).stdout == greedy
+    first, again, other = (run(*plain, "--temperature", 1.5, "--seed", s).stdout for s in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_generate_reads_a_prompt_from_standard_input(stories: Path) -> None:
+    plain = run("generate", "Once upon a time", "-m", stories, "-n", 5)
+    assert run("generate", "-", "-m", stories, "-n", 5, text="Once upon a time").stdout == plain.stdout
+
+
+def test_stats_go_to_standard_error(stories: Path) -> None:
+    done = run("generate", "Once", "-m", stories, "-n", 5, "--stats")
+    assert "numpy float32: 2 prompt tokens" in done.stderr
+    assert "tokens/s" in done.stderr
+    assert "tokens/s" not in done.stdout
+
+
+def test_control_c_keeps_what_was_written_and_exits_130(stories: Path) -> None:
+    command = [sys.executable, "-m", "tinyxp", "generate", "Once upon", "-m", str(stories)]
+    process = subprocess.Popen(
+        [*command, "-n", "1000000", "--ignore-eos", "--no-cache", "--slide"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    seen = process.stdout.read(20)
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert seen == " a time, there was a"
+    assert rest.endswith("\n")
+    assert "Traceback" not in errors
+
+
+def test_a_reader_that_leaves_gets_no_traceback(stories: Path) -> None:
+    command = [sys.executable, "-m", "tinyxp", "generate", "Once", "-m", str(stories), "-n", "200"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(5)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["-m", "/no/such/model"], "/no/such/model"),
+        (
+            ["-m", "{stories}", "--backend", "cupy"],
+            "backend is 'cupy'; known are array_api_strict, dask, jax",
+        ),
+        (["-m", "{stories}", "--device", "cuda:7"], "device is 'cuda:7'; numpy has cpu"),
+        (
+            ["-m", "{stories}", "--device", "cuda:7", "--backend", "torch"],
+            "device is 'cuda:7'; torch has cpu",
+        ),
+        (["-m", "{stories}", "--dtype", "float8"], "dtype is 'float8'; known are float64, float32"),
+        (
+            ["-m", "{stories}", "--dtype", "bfloat16"],
+            "dtype is 'bfloat16'; numpy has float64, float32, float16",
+        ),
+        (["-m", "{stories}", "--dtype", "float64", "--backend", "jax"], "jax_enable_x64"),
+        (
+            ["-m", "{stories}", "--temperature", "-1"],
+            "temperature is -1.0; it must be a finite number of 0 or",
+        ),
+        (["-m", "{stories}", "--temperature", "nan"], "temperature is nan"),
+        (["-m", "{stories}", "--top-k", "0"], "top_k is 0; it must be an integer of 1 or more"),
+        (["-m", "{stories}", "--top-p", "1.5"], "top_p is 1.5; it must be a number from 0 to 1"),
+        (["-m", "{stories}", "--seed", "-3"], "seed is -3; it must be an integer of 0 or more"),
+        (["-m", "{stories}", "-n", "-1"], "-1"),
+        (["-m", "{stories}", "--threads", "0"], "0"),
+        ([], "'-m'"),
+        (["-m", "{tiny}"], "token"),
+    ],
+)
+def test_bad_input_gets_one_line_and_exit_status_2(
+    stories: Path, tiny: Path, arguments: list[str], line: str
+) -> None:
+    filled = [a.format(stories=stories, tiny=tiny) for a in arguments]
+    done = run("generate", "Once", *filled)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("tinyxp: ")
+    assert done.stderr.count("\n") == 1
+    assert line in done.stderr
+
+
+def test_an_empty_prompt_is_refused_where_nothing_stands_before_it(smollm2_gguf: Path) -> None:
+    done = run("generate", "", "-m", smollm2_gguf)
+    assert done.returncode == 2
+    assert "PROMPT is empty" in done.stderr
+
+
+def test_info_counts_parameters_bytes_cache_and_arithmetic(tiny: Path) -> None:
+    record = json.loads(run("info", tiny, "--json").stdout)
+    assert record["config"]["d_model"] == 32
+    assert record["parameters"]["total"] == 26_784
+    assert record["float32_bytes"] == record["file_bytes"] == 4 * 26_784
+    assert record["cache_bytes_per_token_float32"] == 2 * 2 * 2 * 8 * 4
+    assert record["flops_per_token"] == 2 * (6_144 + 12_288 + 4_096)
+    assert record["flops_per_token_and_position_seen"] == 2 * 4 * 4 * 8
+    shown = run("info", tiny).stdout
+    assert "26,784" in shown
+    assert "vocab_size       128" in shown
+
+
+def test_info_takes_a_preset(tmp_path: Path) -> None:
+    record = json.loads(run("info", "gpt2", "--json").stdout)
+    assert record["parameters"]["total"] == 124_439_808
+    assert run("info", "gpt-7").returncode == 2
+
+
+def test_info_parameters_shows_what_is_done_to_each_tensor(stories: Path, test_data: Path) -> None:
+    lines = run("info", stories / "stories260K.bin", "--parameters").stdout.splitlines()
+    (q,) = [line for line in lines if "blocks.0.attn.q.weight" in line]
+    (k,) = [line for line in lines if "blocks.0.attn.k.weight" in line]
+    assert "wq" in q
+    assert "rows un-permuted, 8 heads" in q
+    assert "rows un-permuted, 4 heads" in k
+    record = json.loads(run("info", test_data / "gpt-nano-sort", "--parameters", "--json").stdout)
+    (fused,) = [t for t in record["tensors"] if t["name"].endswith("h.0.attn.c_attn.weight")]
+    assert fused["shape"] == [48, 144]
+    assert len(fused["ours"]) == 3
+    assert fused["steps"] == ["transposed", "split in 3"]
+
+
+def test_convert_there_and_back(tiny: Path, tmp_path: Path) -> None:
+    assert run("convert", tiny, tmp_path / "m.npz").returncode == 0
+    assert run("convert", tmp_path / "m.npz", tmp_path / "folder").returncode == 0
+    before, after = tinyxp.load(tiny), tinyxp.load(tmp_path / "folder")
+    assert before.config == after.config
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_convert_refuses_formats_that_are_not_written(tiny: Path, tmp_path: Path) -> None:
+    done = run("convert", tiny, tmp_path / "m.gguf")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_backends_lists_every_library() -> None:
+    facts = json.loads(run("backends", "--json").stdout)
+    assert facts["numpy"]["version"] == np.__version__
+    assert facts["numpy"]["dtypes"] == ["float64", "float32", "float16"]
+    assert {"torch", "jax", "strict", "mlx", "dask", "ndonnx", "mparray"} <= facts.keys()
+    assert "numpy" in run("backends").stdout
+
+
+def test_help_and_version() -> None:
+    assert "Continue PROMPT" in run("generate", "--help").stdout
+    assert tinyxp.__version__ in run("--version").stdout
+    assert run("frobnicate").returncode == 2

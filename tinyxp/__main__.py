@@ -1,0 +1,5 @@
+"""``python -m tinyxp``: the command line."""
+
+from tinyxp.cli import main
+
+main()
