@@ -139,7 +139,9 @@ def array(backend: tinyxp.Backend, x: Any, dtype: str | None = None) -> Any:
 
 
 def host(x: Any) -> np.ndarray:
-    """An array of any backend on NumPy."""
+    """An array of any backend on NumPy; NumPy's own functions give scalars for arrays without dimensions."""
+    if isinstance(x, np.generic):
+        return np.asarray(x)
     return tinyxp.registry.backend_of(x).to_numpy(x)
 
 

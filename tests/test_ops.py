@@ -6,6 +6,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,9 @@ def test_layer_norm_scales_then_shifts(backend: tinyxp.Backend) -> None:
 
 
 def test_eps_stands_under_the_root(backend: tinyxp.Backend) -> None:
-    np.testing.assert_allclose(norm(backend, [1e-4] * 8, "float32", 1e-6), [0.09952] * 8, atol=5e-6)
+    np.testing.assert_allclose(norm(backend, [1e-4] * 8, "float32", 1e-6), [0.0995037] * 8, rtol=1e-6)
+    if "float16" in backend.dtypes():  # where 1e-4 is 1.00017e-4
+        assert norm(backend, [1e-4] * 8, "float16", 1e-6).tolist() == [float(np.float16(0.09952))] * 8
     y = norm(backend, [1.0, -1.0], "float32", 3.0, "layer")
     np.testing.assert_allclose(y, [0.5, -0.5], rtol=1e-6)
 
@@ -340,10 +343,10 @@ def test_gradients_past_a_query_that_sees_nothing() -> None:
 
     there = jax.grad(total, argnums=(0, 1, 2))(*[jax.numpy.asarray(x)] * 3)
     for tensor, grad in zip(tensors, there, strict=True):
-        assert np.isfinite(tensor.grad).all()
+        assert torch.isfinite(tensor.grad).all()
         assert distance(tensor.grad, grad) <= 1e-5
     # Only the value that the second query sees has a gradient; one key alone has weight 1 whatever it is.
-    assert np.array_equal(tensors[2].grad != 0.0, np.array([[[[True] * 4, [False] * 4, [False] * 4]] * 2]))
+    assert np.array_equal(host(tensors[2].grad) != 0.0, np.array([[[[True] * 4, [False] * 4, [False] * 4]] * 2]))
     assert not tensors[0].grad[:, :, [0, 2]].any()
 
 
@@ -384,7 +387,7 @@ def test_cross_entropy_of_uniform_logits(backend: tinyxp.Backend, dtype: str) ->
 def test_cross_entropy_of_ten_at_the_true_next_token(backend: tinyxp.Backend) -> None:
     ids = np.arange(5)
     logits = 10.0 * np.eye(5)[None, 1:]  # at position i, ten at id i + 1
-    assert cross_entropy(backend, logits, ids[None, 1:]) == pytest.approx(0.000181583, abs=3e-8)
+    assert cross_entropy(backend, logits, ids[None, 1:]) == pytest.approx(0.000181583, abs=1.2e-7)  # float32 near 1
     # Not shifted, every target misses; shifted twice, too, and the last has none.
     assert cross_entropy(backend, logits, ids[None, :-1]) == pytest.approx(10.000181583, abs=2e-6)
     whole = 10.0 * np.eye(5)[None, [1, 2, 3, 4, 4]]
@@ -456,9 +459,12 @@ def test_the_dtype_of_x_is_the_dtype_of_the_result(backend: tinyxp.Backend) -> N
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(2, 4)), rng.normal(size=(4, 4))
     exact = every_op(x, w, np)
+    run = partial(every_op, xp=backend.xp)
+    if backend.name == "jax":
+        run = jax.jit(run)  # one compilation is cheaper than one an operation
     with float64_on(backend):
         for of_x, of_w in itertools.product(backend.dtypes(), repeat=2):
-            found = every_op(array(backend, x, of_x), array(backend, w, of_w), backend.xp)
+            found = run(array(backend, x, of_x), array(backend, w, of_w))
             for name, y in found.items():
                 assert kind(y) == of_x, (name, of_x, of_w)
                 # Some eight roundings of numbers of size 2 to 4, in the coarser of the two dtypes.

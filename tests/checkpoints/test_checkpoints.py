@@ -328,7 +328,7 @@ def test_corrupt_files_load_or_raise_one_error(
 ) -> None:
     path, file, data = victims[name]
     file.write_bytes(corrupt(data, edits))
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         params = tinyxp.load(path)
         message = f"{file.parent} gave {params}"
@@ -337,7 +337,7 @@ def test_corrupt_files_load_or_raise_one_error(
         message = str(error)
     finally:
         file.write_bytes(data)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert str(file.parent) in message
     assert "\n" not in message
 

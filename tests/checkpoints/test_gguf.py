@@ -244,6 +244,13 @@ def test_scaling_of_another_form_is_refused(
             tinyxp.load(path)
 
 
+def test_scaling_must_be_float32(write_gguf: Write, llama: Params, tmp_path: Path) -> None:
+    tensors = to_gguf(llama, "llama") | {"rope_freqs.weight": np.ones(3, np.float16)}
+    path = write_gguf(tmp_path / "m.gguf", "llama", metadata_of(llama.config, "llama"), tensors)
+    with pytest.raises(CheckpointError, match=r"rope_freqs\.weight has dtype F16"):
+        tinyxp.load(path)
+
+
 @pytest.mark.parametrize(
     "extra, scaling",
     [

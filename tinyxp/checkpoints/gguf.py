@@ -82,6 +82,8 @@ def open_gguf(path: Path) -> Checkpoint:
         header = read_header(data)
         tensors = _tensors(data, header)
         factors = tensors.get("rope_freqs.weight")
+        if factors is not None and factors.dtype != "F32":
+            raise CheckpointError(f"rope_freqs.weight has dtype {factors.dtype}; it must be F32")
         config = config_from_gguf(
             header.metadata,
             {name: tensor.shape for name, tensor in tensors.items()},

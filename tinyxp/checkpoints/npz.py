@@ -111,7 +111,7 @@ class _Member:
 
 def _parse(member: _Member) -> tuple[Config, dict[str, str]]:
     if member.descr != "|u1" or member.size > RECORD_LIMIT:
-        raise CheckpointError(f"has a {RECORD} of dtype {member.descr} and {member.size:,} bytes")
+        raise CheckpointError(f"has a {RECORD} of dtype {member.descr!r} and {member.size:,} bytes")
     record = parse_json(member.data[member.start : member.start + member.size].tobytes())
     if record.get("version") != VERSION:
         raise CheckpointError(f"has version {record.get('version')!r}; {VERSION} is read")
@@ -127,7 +127,7 @@ def _tensor(name: str, member: _Member, kind: Any) -> Tensor:
     if not isinstance(kind, str) or kind not in _DESCR:
         raise CheckpointError(f"records dtype {kind!r} for {name}; known are {', '.join(_DESCR)}")
     if member.descr != _DESCR[kind]:
-        raise CheckpointError(f"tensor {name} has dtype {member.descr}; recorded is {kind}, {_DESCR[kind]}")
+        raise CheckpointError(f"tensor {name} has dtype {member.descr!r}; recorded is {kind}, {_DESCR[kind]}")
     if math.prod(member.shape) * ITEMSIZE[kind] != member.size:
         raise CheckpointError(f"tensor {name} is {kind} of shape {member.shape} in {member.size:,} bytes")
 
