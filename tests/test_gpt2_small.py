@@ -11,7 +11,7 @@ import pytest
 import tinyxp
 from tinyxp import Config, Params
 
-from .reference import distance, drawn, host, their_model
+from .reference import distance, host, their_model
 from .test_parity import collect_theirs
 
 torch = pytest.importorskip("torch")
@@ -26,9 +26,21 @@ class Reference(NamedTuple):
     greedy: np.ndarray
 
 
+def five_times(config: Config) -> Params:
+    """Matrices five times as large as at the start, the tables as they are, norms and biases perturbed."""
+    rng = np.random.default_rng(1)
+
+    def perturbed(name: str, x: np.ndarray) -> np.ndarray:
+        if x.ndim == 1:
+            return (x + rng.normal(0.0, 0.1, x.shape)).astype(np.float32)
+        return 5.0 * x if name.startswith("blocks.") else x
+
+    return Params({name: perturbed(name, x) for name, x in tinyxp.init(config).items()}, config)
+
+
 @pytest.fixture(scope="module")
 def small() -> Any:
-    params = drawn.__wrapped__(Config.preset("gpt2"), 0.1)  # not cached: it goes with this module
+    params = five_times(Config.preset("gpt2"))
     ids = np.random.default_rng(1).integers(0, params.config.vocab_size, (1, 12))
     wide = params.to(dtype="float64")
     referee = {name: x for name, x in tinyxp.trace(wide, ids).items() if name in NAMES}
@@ -57,8 +69,7 @@ def test_logits_and_block_one(small: Reference, ours: Params) -> None:
     logits = tinyxp.forward(ours, small.ids, tap=lambda name, x: found.setdefault(name, x))
     for name in NAMES:
         cost = distance(small.theirs[name], small.referee[name])
-        assert distance(found[name], small.referee[name]) <= 3.0 * cost, name
-    assert distance(logits, small.theirs["logits"]) <= 3e-5
+        assert distance(found[name], small.referee[name]) <= min(3.0 * cost, 3e-5), name
     assert np.array_equal(host(logits).argmax(-1), small.theirs["logits"].argmax(-1))
 
 

@@ -143,7 +143,7 @@ def test_the_future_does_not_matter(params: Params) -> None:
 
 def test_the_past_does(params: Params) -> None:
     before, after = host(forward(params, IDS)), host(forward(params, [[2, 1, 4, 1, 5]]))
-    assert (np.abs(before - after).max(-1) > 1e-3).all()
+    assert (np.abs(before - after).max(-1) > 1e-4).all()
 
 
 def test_positions_default_to_counting(params: Params) -> None:
@@ -194,8 +194,11 @@ def test_rotary_positions_go_on_beyond_max_seq_len(backend: tinyxp.Backend) -> N
 def test_ids_of_any_integer_dtype_and_library(params: Params, dtype: str) -> None:
     backend, ids = params.backend, np.asarray(IDS, dtype=dtype)
     expected = host(forward(params, IDS))
-    own = backend.xp.astype(array(backend, np.asarray(IDS)), getattr(backend.xp, dtype))
-    for given_ids in (ids, own, *(array(tinyxp.backend(name), ids) for name in ("torch", "jax", "strict"))):
+    for given_ids in (
+        ids,
+        array(backend, ids),
+        *(array(tinyxp.backend(name), ids) for name in ("torch", "jax", "strict")),
+    ):
         assert np.array_equal(host(forward(params, given_ids)), expected)
 
 

@@ -346,7 +346,9 @@ def test_gradients_past_a_query_that_sees_nothing() -> None:
         assert torch.isfinite(tensor.grad).all()
         assert distance(tensor.grad, grad) <= 1e-5
     # Only the value that the second query sees has a gradient; one key alone has weight 1 whatever it is.
-    assert np.array_equal(host(tensors[2].grad) != 0.0, np.array([[[[True] * 4, [False] * 4, [False] * 4]] * 2]))
+    assert np.array_equal(
+        host(tensors[2].grad) != 0.0, np.array([[[[True] * 4, [False] * 4, [False] * 4]] * 2])
+    )
     assert not tensors[0].grad[:, :, [0, 2]].any()
 
 
@@ -387,7 +389,9 @@ def test_cross_entropy_of_uniform_logits(backend: tinyxp.Backend, dtype: str) ->
 def test_cross_entropy_of_ten_at_the_true_next_token(backend: tinyxp.Backend) -> None:
     ids = np.arange(5)
     logits = 10.0 * np.eye(5)[None, 1:]  # at position i, ten at id i + 1
-    assert cross_entropy(backend, logits, ids[None, 1:]) == pytest.approx(0.000181583, abs=1.2e-7)  # float32 near 1
+    assert cross_entropy(backend, logits, ids[None, 1:]) == pytest.approx(
+        0.000181583, abs=1.2e-7
+    )  # float32 near 1
     # Not shifted, every target misses; shifted twice, too, and the last has none.
     assert cross_entropy(backend, logits, ids[None, :-1]) == pytest.approx(10.000181583, abs=2e-6)
     whole = 10.0 * np.eye(5)[None, [1, 2, 3, 4, 4]]

@@ -396,7 +396,7 @@ def test_repr_is_short() -> None:
 def test_params_are_hashable_and_compared_by_identity() -> None:
     params = drawn(LLAMA_CONFIG)
     other = Params(dict(params), LLAMA_CONFIG)
-    assert params == params  # noqa: PLR0124
+    assert params == params
     assert params != other
     assert len({params, other}) == 2
 

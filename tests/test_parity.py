@@ -44,7 +44,7 @@ CONFIGS = {
     "llama-llama3": replace(LLAMA_BASE, rope_scaling=LLAMA3, rope_theta=500.0),
     "llama-linear": replace(LLAMA_BASE, rope_scaling={"rope_type": "linear", "factor": 4.0}),
 }
-"""Both families, every option; LLAMA3's bounds lie so that some of its frequencies fall into each of its cases."""
+"""Both families, every option; some of the frequencies fall into each of LLAMA3's three cases."""
 
 
 def independent_frequencies(config: Config) -> np.ndarray:
@@ -135,7 +135,7 @@ def some_ids(config: Config) -> np.ndarray:
     return np.random.default_rng(3).integers(0, config.vocab_size, (2, 12))
 
 
-@pytest.fixture(scope="module", params=[0.02, 0.2, 0.5])
+@pytest.fixture(scope="module", params=[0.02, 0.2, 0.5], ids="std{}".format)
 def std(request: pytest.FixtureRequest) -> float:
     return request.param
 

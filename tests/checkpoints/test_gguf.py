@@ -19,6 +19,8 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 import tinyxp
 from tinyxp import CheckpointError, Config, Params, UnsupportedModelError
 from tinyxp.checkpoints import describe, load_config
+from tinyxp.checkpoints.files import map_file
+from tinyxp.checkpoints.gguf_header import read_header
 from tinyxp.config import GPT2, RopeScaling
 from tinyxp.model import rope_frequencies
 
@@ -244,6 +246,16 @@ def test_scaling_of_another_form_is_refused(
             tinyxp.load(path)
 
 
+def test_scaling_of_a_bad_length(write_gguf: Write, llama: Params, tmp_path: Path) -> None:
+    tensors = to_gguf(llama, "llama") | {"rope_freqs.weight": np.array([1, 2, 4], np.float32)}
+    metadata = metadata_of(llama.config, "llama") | {"rope.scaling.original_context_length": "many"}
+    path = write_gguf(tmp_path / "m.gguf", "llama", metadata, tensors)
+    with pytest.raises(
+        CheckpointError, match=r"m\.gguf: llama\.rope\.scaling\.original_context_length is 'many'"
+    ):
+        tinyxp.load(path)
+
+
 def test_scaling_must_be_float32(write_gguf: Write, llama: Params, tmp_path: Path) -> None:
     tensors = to_gguf(llama, "llama") | {"rope_freqs.weight": np.ones(3, np.float16)}
     path = write_gguf(tmp_path / "m.gguf", "llama", metadata_of(llama.config, "llama"), tensors)
@@ -351,6 +363,8 @@ def string(text: str) -> bytes:
 
 
 HEAD = b"GGUF" + struct.pack("<I", 3)
+ONE_PAIR = HEAD + struct.pack("<QQ", 0, 1)
+ONE_TENSOR = HEAD + struct.pack("<QQ", 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -362,29 +376,22 @@ HEAD = b"GGUF" + struct.pack("<I", 3)
         (b"GGUF" + struct.pack(">I", 3) + bytes(60), "big-endian"),
         (HEAD + struct.pack("<QQ", 2**60, 0) + bytes(60), "twice|claims"),
         (HEAD + struct.pack("<QQ", 0, 2**63) + bytes(60), "twice|claims"),
-        (HEAD + struct.pack("<QQ", 0, 1) + struct.pack("<Q", 2**62), "claims"),
+        (ONE_PAIR + struct.pack("<Q", 2**62), "claims"),
         # An array of 2**61 numbers keeps GGUFReader busy for ever.
-        (HEAD + struct.pack("<QQ", 0, 1) + string("a") + struct.pack("<IIQ", 9, 4, 2**61), "claims"),
-        (HEAD + struct.pack("<QQ", 0, 1) + string("a") + struct.pack("<IIQ", 9, 8, 2**61), "claims"),
-        (HEAD + struct.pack("<QQ", 0, 1) + string("a") + struct.pack("<IIQ", 9, 9, 2**61), "type 9"),
-        (HEAD + struct.pack("<QQ", 0, 1) + string("a") + struct.pack("<I", 99), "type 99"),
-        (HEAD + struct.pack("<QQ", 0, 1) + string("a\n") + struct.pack("<I", 99), r"'a\\n'"),
-        (HEAD + struct.pack("<QQ", 1, 0) + string("t") + struct.pack("<I", 2**31), "dimensions"),
-        (
-            HEAD + struct.pack("<QQ", 1, 0) + string("t") + struct.pack("<I4QIQ", 4, *[2**40] * 4, 0, 0),
-            "shape",
-        ),
-        (HEAD + struct.pack("<QQ", 1, 0) + string("t") + struct.pack("<IQIQ", 1, 2**50, 0, 0), "truncated"),
-        (HEAD + struct.pack("<QQ", 1, 0) + string("t") + struct.pack("<IQIQ", 1, 4, 77, 0), "ggml type 77"),
-        (HEAD + struct.pack("<QQ", 1, 0) + string("t") + struct.pack("<IQIQ", 1, 4, 2, 0), "blocks of 32"),
-        (
-            HEAD + struct.pack("<QQ", 0, 1) + string("general.alignment") + struct.pack("<II", 4, 0),
-            "alignment",
-        ),
-        (
-            HEAD + struct.pack("<QQ", 0, 1) + struct.pack("<Q", 1) + b"\xff" + struct.pack("<II", 4, 0),
-            "UTF-8",
-        ),
+        (ONE_PAIR + string("a") + struct.pack("<IIQ", 9, 4, 2**61), "claims a list"),
+        (ONE_PAIR + string("a") + struct.pack("<IIQ", 9, 8, 2**61), "claims a list"),
+        (ONE_PAIR + string("a") + struct.pack("<IIQ", 9, 4, 2**20), "claims 4,194,304"),
+        (ONE_PAIR + string("a") + struct.pack("<IIQ", 9, 8, 2**20), "claims 8 bytes"),
+        (ONE_PAIR + string("a") + struct.pack("<IIQ", 9, 9, 1), "type 9"),
+        (ONE_PAIR + string("a") + struct.pack("<I", 99), "key 'a' has a value of type 99"),
+        (ONE_PAIR + string("a\n") + struct.pack("<I", 99), r"'a\\n'"),
+        (ONE_TENSOR + string("t") + struct.pack("<I", 2**31), "dimensions"),
+        (ONE_TENSOR + string("t") + struct.pack("<I4QIQ", 4, *[2**40] * 4, 0, 0), "shape"),
+        (ONE_TENSOR + string("t") + struct.pack("<IQIQ", 1, 2**50, 0, 0), "truncated"),
+        (ONE_TENSOR + string("t") + struct.pack("<IQIQ", 1, 4, 77, 0), "ggml type 77"),
+        (ONE_TENSOR + string("t") + struct.pack("<IQIQ", 1, 4, 2, 0), "blocks of 32"),
+        (ONE_PAIR + string("general.alignment") + struct.pack("<II", 4, 0), "alignment"),
+        (ONE_PAIR + struct.pack("<Q", 1) + b"\xff" + struct.pack("<II", 4, 0), "UTF-8"),
     ],
 )
 def test_hostile_headers(data: bytes, says: str, tmp_path: Path) -> None:
@@ -393,6 +400,18 @@ def test_hostile_headers(data: bytes, says: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=says) as caught:
         tinyxp.load(path)
     assert str(path) in str(caught.value)
+
+
+def test_lists_of_strings_are_read_when_asked_for(write_gguf: Write, tmp_path: Path) -> None:
+    values = {"b": True, "i": 7, "f": 0.5, "s": "é", "l": ["x", ""], "n": [1, -2], "g": [0.5]}
+    path = write_gguf(tmp_path / "m.gguf", "llama", values, {"a": np.ones((2, 3), np.float32)})
+    expected = {"general.architecture": "llama", **{f"llama.{key}": value for key, value in values.items()}}
+    header = read_header(map_file(path), string_lists=True)
+    assert header.metadata == expected
+    assert [type(value) for value in header.metadata.values()] == [type(value) for value in expected.values()]
+    assert header.tensors["a"].shape == (2, 3)
+    del expected["llama.l"]
+    assert read_header(map_file(path)) == (expected, header.tensors)
 
 
 def test_tensors_that_overlap(tmp_path: Path) -> None:

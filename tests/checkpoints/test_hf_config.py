@@ -14,6 +14,7 @@ from hypothesis import given
 from transformers.activations import ACT2FN
 
 from tinyxp import CheckpointError, Config, UnsupportedModelError
+from tinyxp.checkpoints.files import JSON_LIMIT
 from tinyxp.checkpoints.hf_config import GELU, GELU_TANH, SILU
 from tinyxp.config import GPT2, PRESETS, RopeScaling
 
@@ -282,7 +283,16 @@ def test_gpt2_takes_the_common_names_of_sizes() -> None:
 
 @pytest.mark.parametrize(
     "text, says",
-    [("{", "not JSON"), ("[1]", "list"), ("", "empty"), ('{"a": 1, "a": 2}', "twice"), ("[" * 100_000, ".")],
+    [
+        ("{", "is not JSON"),
+        ("[1]", "holds a JSON list"),
+        ("", "is empty"),
+        ('{"x": {"a": 1, "b": 2, "a": 3}}', "has the key 'a' twice"),
+        ("[" * 100_000, "is not JSON"),
+        ('{"a": ' + "1" * 5000 + "}", "is not JSON"),
+        (" " * (JSON_LIMIT + 1), r"is 16,777,217 bytes long; up to 16,777,216 are read"),
+    ],
+    ids=range(7),
 )
 def test_files_that_are_no_config(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "config.json"

@@ -20,6 +20,7 @@ import transformers
 import tinyxp
 from tinyxp import CheckpointError, Config, Params, UnsupportedModelError
 from tinyxp.checkpoints import describe
+from tinyxp.checkpoints.files import floats, stored
 from tinyxp.config import GPT2, RopeScaling
 
 LLAMA3 = RopeScaling(
@@ -124,12 +125,22 @@ def test_bfloat16_on_numpy_is_float32_of_the_same_values(llama: Params, tmp_path
 
 
 def test_bfloat16_bits() -> None:
-    from tinyxp.checkpoints.files import narrow_bfloat16, widen_bfloat16
+    bits = np.array([0x3F80, 0xC049, 0x4800, 0x7F80, 0x0001], "<u2").view(np.uint8)
+    assert floats(bits, 0, "bfloat16", (5,)).tolist() == [1.0, -3.140625, 131072.0, float("inf"), 2.0**-133]
+    assert floats(bits, 2, "bfloat16", (2, 1)).tolist() == [[-3.140625], [131072.0]]
+    every = np.arange(65536, dtype="<u2")
+    assert np.array_equal(stored(floats(every.view(np.uint8), 0, "bfloat16", (65536,)), "bfloat16"), every)
 
-    bits = np.array([0x3F80, 0xC049, 0x4800, 0x7F80, 0x0001], np.uint16)
-    assert widen_bfloat16(bits).tolist() == [1.0, -3.140625, 131072.0, float("inf"), 2.0**-133]
-    every = np.arange(65536, dtype=np.uint16)
-    assert np.array_equal(narrow_bfloat16(widen_bfloat16(every)), every)
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("offset", [0, 1, 8])
+def test_stored_floats_come_back(kind: str, offset: int) -> None:
+    values = np.arange(-3, 3).reshape(2, 3).T.astype(kind)
+    data = np.frombuffer(bytearray(bytes(offset) + stored(values, kind).tobytes()), np.uint8)
+    found = floats(data, offset, kind, (3, 2))
+    assert found.dtype == np.dtype(kind)
+    assert np.array_equal(found, values)
+    assert np.shares_memory(found, data) == (offset != 1)
 
 
 def test_views_are_saved_in_their_own_order(llama: Params, tmp_path: Path) -> None:

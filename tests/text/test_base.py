@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,19 @@ def test_special_tokens_are_plain_text_unless_asked_for() -> None:
     assert tokenizer.encode("\t\t\t") == [257, 9]
     assert tokenizer.decode([97, 256, 98, 257]) == "a<|e|>b\t\t"
     assert tokenizer.vocab_size == 258
+
+
+def test_the_prefix_goes_before_a_text_that_begins_plain() -> None:
+    def encoder(added_bos: int | None) -> base.Encode:
+        specials = {"<|e|>": 256}
+        return base.with_specials(
+            lambda text: list(text.encode()), specials, {}, prefix="_", added_bos=added_bos
+        )
+
+    assert encoder(None)("a<|e|>b", True) == [*b"_a", 256, *b"b"]
+    assert encoder(None)("<|e|>a", True) == [256, *b"a"]
+    assert encoder(256)("<|e|>a<|e|>b", True) == [256, *b"_a", 256, *b"b"]
+    assert encoder(256)("", True) == []
 
 
 def test_the_longest_special_wins() -> None:
@@ -127,22 +139,6 @@ def test_eos_ids_are_a_tuple_without_repetition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "not JSON"),
-        ("{", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ('{"a": ' + "1" * 5000 + "}", "not JSON"),
-        ("[1]", "JSON list where an object"),
-        ('{"x": {"a": 1, "b": 2, "a": 3}}', "key 'a' stands twice"),
-    ],
-)
-def test_parse_json_object_refuses(text: str, message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
-        base.parse_json_object(text)
-
-
-@pytest.mark.parametrize(
     ("vocab", "message"),
     [
         ({}, "no vocabulary"),
@@ -157,15 +153,3 @@ def test_parse_json_object_refuses(text: str, message: str) -> None:
 def test_check_vocabulary_refuses(vocab: Any, message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         base.check_vocabulary(vocab)
-
-
-def test_reading_names_the_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "file"
-    with pytest.raises(CheckpointError, match="cannot be read"):
-        base.read_bytes(path)
-    path.write_bytes(b"abc\xff")
-    with pytest.raises(CheckpointError, match="not UTF-8 at byte 3"):
-        base.read_text(path)
-    monkeypatch.setattr(base, "_LARGEST_FILE", 3)
-    with pytest.raises(CheckpointError, match="4 bytes, too large"):
-        base.read_bytes(path)

@@ -71,8 +71,8 @@ def test_bad_merges(write: Write, merges: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("vocab", "message"),
     [
-        ("[]", "vocab.json: a JSON list"),
-        ('{"a": 0, "a": 1}', "vocab.json: the key 'a' stands twice"),
+        ("[]", "vocab.json: holds a JSON list"),
+        ('{"a": 0, "a": 1}', "vocab.json: has the key 'a' twice"),
         ('{"a": 0, "b": 0}', "vocab.json: the id 0 belongs to both"),
     ],
 )
@@ -84,8 +84,18 @@ def test_bad_vocabularies(write: Write, vocab: str, message: str) -> None:
 def test_merges_that_are_not_utf8(write: Write) -> None:
     folder = write()
     (folder / "merges.txt").write_bytes(b"\xff\xfeh")
-    with pytest.raises(CheckpointError, match=r"merges\.txt: not UTF-8 at byte 0"):
+    with pytest.raises(CheckpointError, match=r"merges\.txt: .*can't decode byte 0xff in position 0"):
         load_tokenizer(folder)
+
+
+def test_a_bad_config_is_named_once(write: Write) -> None:
+    folder = write()
+    (folder / "tokenizer_config.json").write_text('{"bos_token": "<x>"}')
+    with pytest.raises(CheckpointError) as caught:
+        load_tokenizer(folder)
+    assert (
+        str(caught.value) == f"{folder / 'tokenizer_config.json'}: bos_token '<x>' is not in the vocabulary"
+    )
 
 
 def test_gpt2(test_data: Path, mixed_texts: st.SearchStrategy[str]) -> None:

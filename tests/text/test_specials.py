@@ -34,8 +34,8 @@ def test_generation_config_adds_ends(tmp_path: Path, ending: Any, ids: tuple[int
     [
         ("tokenizer_config", {"bos_token": "<x>"}, "bos_token '<x>' is not in the vocabulary"),
         ("tokenizer_config", {"eos_token": 2}, "eos_token 2 is not in the vocabulary"),
-        ("tokenizer_config", {"add_bos_token": "yes"}, "add_bos_token is 'yes'"),
-        ("tokenizer_config", [], "a JSON list"),
+        ("tokenizer_config", {"add_bos_token": "yes"}, "add_bos_token is 'yes'; it must be true or false"),
+        ("tokenizer_config", [], "holds a JSON list"),
         ("generation_config", {"eos_token_id": [9]}, "eos_token_id 9 is not in the vocabulary"),
         ("generation_config", {"eos_token_id": True}, "eos_token_id True"),
         ("generation_config", {"eos_token_id": {}}, "eos_token_id {}"),

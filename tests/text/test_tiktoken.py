@@ -45,7 +45,8 @@ def test_the_name_tells_pattern_and_specials(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no ranks"),
+        (b"", "is empty"),
+        (b"\n", "has no ranks"),
         (b"YQ==\n", "line 1 is not a token and a rank"),
         (b"YQ== 0\nYg== 1 2\n", "line 2 is not a token and a rank"),
         (b"YQ?== 0\n", "line 1 is not a token and a rank"),

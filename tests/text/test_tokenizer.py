@@ -102,6 +102,28 @@ def test_nothing_there(tmp_path: Path) -> None:
         load_tokenizer(tmp_path / "nothing.json")
 
 
+def test_paths_that_cannot_be_looked_at(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.json"
+    loop.symlink_to(loop)
+    for path, message in ((loop, "symbolic links"), ("a\0b.gguf", "null"), ("x" * 5000, "too long")):
+        with pytest.raises(CheckpointError, match=message) as caught:
+            load_tokenizer(path)
+        assert str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("name", ["vocab.json", "tok.bin", "m.tiktoken"])
+def test_weights_named_by_mistake_are_not_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "merges.txt").write_text("a b")
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(2**30 + 1)  # a hole, which takes no space
+    with pytest.raises(CheckpointError, match=rf"{name}: is 1,073,741,825 bytes long"):
+        load_tokenizer(tmp_path / name)
+
+
+def test_a_suffix_may_be_capital(write_llama2c: Write) -> None:
+    assert load_tokenizer(write_llama2c(TOKENS, "tok.BIN")).encode("a") == [1, 4, 3]
+
+
 def test_a_path_comes_before_an_encoding(
     write_llama2c: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

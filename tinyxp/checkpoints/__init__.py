@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from tinyxp import registry
 from tinyxp.checkpoints import hub
-from tinyxp.checkpoints.files import PICKLES, pickle_error, replacing
+from tinyxp.checkpoints.files import PICKLES, exists, pickle_error, replacing
 from tinyxp.checkpoints.gguf import open_gguf
 from tinyxp.checkpoints.hf_config import config_from_hf
 from tinyxp.checkpoints.huggingface import open_folder, write_folder
@@ -62,19 +62,11 @@ def load(
         target.dtype(dtype)
     checkpoint = _open(path)
     checkpoint.verify()
-    weights = checkpoint.weights()
-    total, done = sum(weight.nbytes for weight in weights.values()), 0
     arrays: dict[str, Array] = {}
-    for name, weight in weights.items():
-        kept = (
-            "float32"
-            if weight.kind in ("bfloat16", "float16") and weight.kind not in target.dtypes()
-            else weight.kind
-        )
+    for name, weight in _counted(checkpoint.weights(), progress).items():
+        lacks = weight.kind in ("bfloat16", "float16") and weight.kind not in target.dtypes()
+        kept = "float32" if lacks else weight.kind
         arrays[name] = target.from_numpy(weight.read(), dtype=dtype or kept, device=device)
-        done += weight.nbytes
-        if progress is not None:
-            progress(done, total)
     return Params(arrays, checkpoint.config)
 
 
@@ -100,8 +92,9 @@ def save(params: Params, path: PathLike) -> None:
     Files appear whole or not at all; others in the folder stay. Raises UnsupportedModelError for a mixture
     that transformers has no class for (``.npz`` takes any), ValueError for a format that is not written.
     """
-    weights = {name: _weight(x) for name, x in params.items()}
-    _write(Path(path), params.config, weights, {})
+    target = Path(path)
+    _refuse_format(target)
+    _write(target, params.config, {name: _weight(x) for name, x in params.items()}, {})
 
 
 def convert(src: PathLike, dst: PathLike, *, progress: Progress | None = None) -> None:
@@ -114,9 +107,7 @@ def convert(src: PathLike, dst: PathLike, *, progress: Progress | None = None) -
     _refuse_format(target)
     checkpoint = _open(src)
     checkpoint.verify()
-    weights = checkpoint.weights()
-    if progress is not None:
-        weights = _counted(weights, progress)
+    weights = _counted(checkpoint.weights(), progress)
     _write(target, checkpoint.config, weights, checkpoint.special_ids)
     if not _is_npz(target):
         _copy_tokenizer(checkpoint.path.parent, target)
@@ -136,14 +127,10 @@ def _locate(path: PathLike, patterns: tuple[str, ...]) -> Path:
     """A folder or a file of a known format that exists, fetched from the hub if need be."""
     found = Path(path)
     suffix = found.suffix.lower()
-    try:
-        os.stat(found)
-    except (FileNotFoundError, NotADirectoryError):
+    if not exists(found):
         if hub.HUB_ID.fullmatch(os.fspath(path)) and suffix not in (*_OPENERS, *_NEVER_WRITTEN):
             return hub.fetch(os.fspath(path), patterns)
-        raise CheckpointError(f"{found}: no such file or folder (a hub id has the form org/name)") from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{found}: cannot be read: {getattr(error, 'strerror', error)}") from None
+        raise CheckpointError(f"{found}: no such file or folder (a hub id has the form org/name)")
     if found.is_dir() or suffix in _OPENERS:
         return found
     if suffix in PICKLES:
@@ -166,15 +153,17 @@ def _refuse_format(path: Path) -> None:
         raise ValueError(f"{path}: is a file; a folder is to be written there")
 
 
-def _write(path: Path, config: Config, weights: dict[str, Weight], special_ids: Any) -> None:
-    _refuse_format(path)
+def _write(path: Path, config: Config, weights: dict[str, Weight], special_ids: Mapping[str, Any]) -> None:
     if _is_npz(path):
         write_npz(path, config, weights)
     else:
         write_folder(path, config, weights, special_ids)
 
 
-def _counted(weights: dict[str, Weight], progress: Progress) -> dict[str, Weight]:
+def _counted(weights: dict[str, Weight], progress: Progress | None) -> dict[str, Weight]:
+    """The weights, each of which tells ``progress`` when it has been read."""
+    if progress is None:
+        return weights
     total, done = sum(weight.nbytes for weight in weights.values()), 0
 
     def counting(weight: Weight) -> Weight:
@@ -197,8 +186,7 @@ def _is_npz(path: Path) -> bool:
 def _copy_tokenizer(source: Path, target: Path) -> None:
     if source.samefile(target):
         return
-    names = {*hub.TOKENIZER_FILES, "vocab.bpe", "encoder.json", *(p.name for p in source.glob("tok*.bin"))}
-    for name in sorted(names):
+    for name in (*hub.TOKENIZER_FILES, *(path.name for path in source.glob("tok*.bin"))):
         if (source / name).is_file():
             with (source / name).open("rb") as old, replacing(target / name) as new:
                 shutil.copyfileobj(old, new)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from tinyxp.checks import check_integer, check_positive
 from tinyxp.errors import UnsupportedModelError
 
 # A key that nobody reads may be decoration, or may ask for another computation, as these words do.
@@ -45,14 +45,12 @@ class Fields:
 
     def integer(self, key: str, default: int | None = None) -> int:
         value = self._given(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{self._prefix}{key} is {value!r}; it must be an integer of 1 or more")
-        return value
+        check_integer(f"{self._prefix}{key}", value, low=1)
+        return int(value)
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self._given(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise ValueError(f"{self._prefix}{key} is {value!r}; it must be a finite number above 0")
+        check_positive(f"{self._prefix}{key}", value)
         return float(value)
 
     def flag(self, key: str, default: bool) -> bool:

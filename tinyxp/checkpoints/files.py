@@ -7,6 +7,7 @@ import os
 import secrets
 import stat
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 
 from tinyxp.errors import CheckpointError, UnsupportedModelError
 
+FILE_LIMIT = 1 << 30  # weights named by mistake are not read into memory
 JSON_LIMIT = 16 << 20
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
@@ -31,6 +33,16 @@ def naming(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, OverflowError, RecursionError, struct.error) as error:
         raise CheckpointError(f"{path}: {error}") from None
+
+
+def exists(path: Path) -> bool:
+    """Whether anything is there; CheckpointError where that cannot be found out."""
+    with naming(path):
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
 
 def file_size(path: Path) -> int:
@@ -51,12 +63,6 @@ def map_file(path: Path) -> np.ndarray:
     return np.asarray(np.memmap(path, dtype=np.uint8, mode="c"))
 
 
-def view(data: np.ndarray, offset: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Little-endian numbers in ``data``, as they lie there if that is aligned and native, else a copy."""
-    found: np.ndarray = np.ndarray(shape, np.dtype(dtype).newbyteorder("<"), data, offset)
-    return found.astype(found.dtype.newbyteorder("="), copy=not found.flags.aligned)
-
-
 def pickle_error(path: Path) -> CheckpointError:
     """Pickles can run anything when they are read: says how to convert one without that."""
     return CheckpointError(
@@ -67,21 +73,27 @@ def pickle_error(path: Path) -> CheckpointError:
     )
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_bytes(path: Path, limit: int = FILE_LIMIT) -> bytes:
+    """The bytes of a regular file of up to ``limit`` bytes; CheckpointError or OSError for anything else."""
+    if (size := file_size(path)) > limit:
+        raise CheckpointError(f"is {size:,} bytes long; up to {limit:,} are read")
+    return path.read_bytes()
+
+
+def read_json(path: Path, limit: int = JSON_LIMIT) -> dict[str, Any]:
     """A JSON object of a reasonable size; CheckpointError naming the file for anything else."""
     with naming(path):
-        if (size := file_size(path)) > JSON_LIMIT:
-            raise CheckpointError(f"is {size:,} bytes long; JSON of up to {JSON_LIMIT:,} is read")
-        return parse_json(path.read_bytes())
+        return parse_json(read_bytes(path, limit))
 
 
 def parse_json(data: bytes) -> dict[str, Any]:
+    """A JSON object in UTF-8 whose keys stand once each; else CheckpointError."""
     try:
-        found = json.loads(data, object_pairs_hook=_unique)
-    except json.JSONDecodeError as error:
+        found = json.loads(str(data, "utf-8"), object_pairs_hook=_unique)
+    except CheckpointError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"is not JSON: {error}") from None
-    except UnicodeDecodeError:
-        raise CheckpointError("is not JSON: it is not UTF-8 text") from None
     if not isinstance(found, dict):
         raise CheckpointError(f"holds a JSON {type(found).__name__}, not an object")
     return found
@@ -97,9 +109,8 @@ def check_name(name: str) -> str:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise CheckpointError(f"has the key {twice!r} twice")
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise CheckpointError(f"has the key {twice[:100]!r} twice")
     return found
 
 
@@ -133,18 +144,21 @@ def folder(path: Path) -> Iterator[None]:
         raise
 
 
-def widen_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """bfloat16 bits (uint16) -> float32 of the same values: the lower half of a float32 is zero."""
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+def floats(data: np.ndarray, offset: int, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers of dtype ``kind`` as files keep them; bfloat16 becomes float32, which holds each of its values.
 
-
-def narrow_bfloat16(values: np.ndarray) -> np.ndarray:
-    """float32 that holds bfloat16 values -> their bits (uint16)."""
-    return (np.ascontiguousarray(values, np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    They stay where they lie in ``data`` if that is aligned and in the machine's byte order.
+    """
+    dtype = np.dtype("u2" if kind == "bfloat16" else kind).newbyteorder("<")
+    found: np.ndarray = np.ndarray(shape, dtype, data, offset)
+    if kind == "bfloat16":  # the upper half of the float32
+        return (found.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return found.astype(found.dtype.newbyteorder("="), copy=not found.flags.aligned)
 
 
 def stored(values: np.ndarray, kind: str) -> np.ndarray:
-    """Values in the form that files keep: C order, little-endian, bfloat16 as its bits."""
+    """The inverse of ``floats``: values in C order and little-endian, bfloat16 as its bits."""
     if kind == "bfloat16":
-        return np.ascontiguousarray(narrow_bfloat16(values), "<u2")
+        bits = np.ascontiguousarray(values, np.float32).view(np.uint32) >> np.uint32(16)
+        return bits.astype("<u2")
     return np.ascontiguousarray(values, np.dtype(kind).newbyteorder("<"))

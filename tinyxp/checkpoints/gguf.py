@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tinyxp.checkpoints.files import map_file, naming, view, widen_bfloat16
+from tinyxp.checkpoints.files import floats, map_file, naming
 from tinyxp.checkpoints.gguf_config import config_from_gguf
 from tinyxp.checkpoints.gguf_header import Header, Place, read_header
-from tinyxp.checkpoints.plan import Checkpoint, Rule, Tensor, fit
+from tinyxp.checkpoints.plan import KINDS, Checkpoint, Rule, Tensor, fit
 from tinyxp.config import Config
 from tinyxp.errors import CheckpointError, UnsupportedModelError
 from tinyxp.params import block_shapes
 
-KINDS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 INTEGERS = ("I8", "I16", "I32", "I64")
 SPECIAL_IDS = {
     "tokenizer.ggml.bos_token_id": "bos_token_id",
@@ -130,33 +129,18 @@ def _tensors(data: np.ndarray, header: Header) -> dict[str, Tensor]:
 
 
 def _tensor(name: str, data: np.ndarray, place: Place, qtype: Any, size: int, plain: bool) -> Tensor:
-    kind = KINDS.get(qtype.name)
     if qtype.name in INTEGERS:
         return Tensor(place.shape, qtype.name, "", size, lambda: data)
-    if kind is None:
-        return Tensor(
-            place.shape,
-            qtype.name,
-            "float32",
-            size,
-            lambda: _dequantise(name, data[place.start : place.start + size], qtype, place.shape),
-            ("dequantised",),
-        )
-    if kind == "bfloat16":
-        return Tensor(
-            place.shape,
-            qtype.name,
-            kind if plain else "float32",
-            size,
-            lambda: widen_bfloat16(view(data, place.start, "u2", place.shape)),
-        )
-    return Tensor(
-        place.shape,
-        qtype.name,
-        kind if plain else "float32",
-        size,
-        lambda: view(data, place.start, kind, place.shape).astype(kind if plain else "float32", copy=False),
-    )
+    kind = KINDS.get(qtype.name)
+
+    def read() -> np.ndarray:
+        if kind is None:
+            return _dequantise(name, data[place.start : place.start + size], qtype, place.shape)
+        values = floats(data, place.start, kind, place.shape)
+        return values if plain else values.astype(np.float32, copy=False)
+
+    steps = ("dequantised",) if kind is None else ()
+    return Tensor(place.shape, qtype.name, kind if kind and plain else "float32", size, read, steps)
 
 
 def _dequantise(name: str, blocks: np.ndarray, qtype: Any, shape: tuple[int, ...]) -> np.ndarray:

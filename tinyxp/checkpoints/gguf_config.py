@@ -41,7 +41,7 @@ def config_from_gguf(
         return config
     if config.rope_scaling is not None:
         raise UnsupportedModelError("rope_freqs.weight stands beside rope.scaling.type")
-    original = metadata.get(f"{prefix}rope.scaling.original_context_length", 8192)
+    original = fields.integer("rope.scaling.original_context_length", 8192)
     return replace(config, rope_scaling=_scaling_of(config, factors, original))
 
 

@@ -17,6 +17,8 @@ from tinyxp.errors import CheckpointError
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")
+_LONGEST_ARRAY = 2**24  # values; the largest vocabularies have 2**18 tokens and a few times as many merges
 
 
 class Place(NamedTuple):
@@ -29,20 +31,24 @@ class Place(NamedTuple):
 
 class Header(NamedTuple):
     metadata: dict[str, Any]
-    """Numbers, strings and lists of numbers; lists of strings (a vocabulary) are walked over and left out."""
+    """Numbers, strings and lists of numbers, and lists of strings where they were asked for."""
     tensors: dict[str, Place]
 
 
-def read_header(data: np.ndarray) -> Header:
-    """The header of a file's bytes; CheckpointError for what is no little-endian GGUF of version 2 or 3."""
-    return _Reader(data).header()
+def read_header(data: np.ndarray, *, string_lists: bool = False) -> Header:
+    """The header of a file's bytes; CheckpointError for what is no little-endian GGUF of version 2 or 3.
+
+    Lists of strings (a vocabulary and its merges) take most of the time, and are left out unless asked for.
+    """
+    return _Reader(data, string_lists).header()
 
 
 class _Reader:
     """Takes one value after another."""
 
-    def __init__(self, data: np.ndarray) -> None:
+    def __init__(self, data: np.ndarray, string_lists: bool) -> None:
         self._data = memoryview(data.data)
+        self._string_lists = string_lists
         self._offset = 0
 
     def header(self) -> Header:
@@ -59,7 +65,10 @@ class _Reader:
             key = check_name(self._string())
             if key in metadata:
                 raise CheckpointError(f"has the key {key!r} twice")
-            metadata[key] = self._value(self._number("I"))
+            try:
+                metadata[key] = self._value(self._number("I"))
+            except CheckpointError as error:
+                raise CheckpointError(f"key {key[:100]!r} {error}") from None
         found: dict[str, Place] = {}
         for _ in range(tensors):
             name = check_name(self._string())
@@ -88,9 +97,13 @@ class _Reader:
         if kind != _ARRAY:
             return self._number(self._code(kind))
         kind, length = self._number("I"), self._number("Q")
+        if length > _LONGEST_ARRAY:
+            raise CheckpointError(f"claims a list of {length:,} values; up to {_LONGEST_ARRAY:,} are read")
         if kind == _STRING:
+            if self._string_lists:
+                return [self._string() for _ in range(length)]
             for _ in range(length):
-                self._take(self._number("Q"))
+                self._take(self._length())
             return None
         code = self._code(kind)
         start = self._take(length * struct.calcsize(code))
@@ -98,17 +111,19 @@ class _Reader:
 
     def _code(self, kind: int) -> str:
         if kind not in _SCALARS:
-            raise CheckpointError(
-                f"has a value of type {kind} before byte {self._offset}, which is not known"
-            )
+            raise CheckpointError(f"has a value of type {kind}, which is not known")
         return _SCALARS[kind]
 
     def _number(self, code: str) -> Any:
         start = self._take(struct.calcsize(code))
         return struct.unpack_from(f"<{code}", self._data, start)[0]
 
+    def _length(self) -> int:
+        length: int = _LENGTH.unpack_from(self._data, self._take(8))[0]
+        return length
+
     def _string(self) -> str:
-        length = self._number("Q")
+        length = self._length()
         start = self._take(length)
         try:
             return str(self._data[start : start + length], "utf-8")

@@ -15,6 +15,8 @@ TOKENIZER_FILES = (
     "added_tokens.json",
     "vocab.json",
     "merges.txt",
+    "encoder.json",
+    "vocab.bpe",
     "tokenizer.model",
     "chat_template.jinja",
     "generation_config.json",

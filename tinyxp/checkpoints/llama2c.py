@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tinyxp.checkpoints.files import map_file, naming, pickle_error, view
+from tinyxp.checkpoints.files import floats, map_file, naming, pickle_error
 from tinyxp.checkpoints.plan import Checkpoint, Rule, Tensor, fit
 from tinyxp.config import Config
 from tinyxp.errors import CheckpointError
@@ -78,7 +78,8 @@ def open_llama2c(path: Path) -> Checkpoint:
 
 
 def _tensor(data: np.ndarray, offset: int, shape: tuple[int, ...]) -> Tensor:
-    return Tensor(shape, "F32", "float32", 4 * math.prod(shape), lambda: view(data, offset, "float32", shape))
+    size = 4 * math.prod(shape)
+    return Tensor(shape, "F32", "float32", size, lambda: floats(data, offset, "float32", shape))
 
 
 def _config(header: dict[str, int]) -> Config:

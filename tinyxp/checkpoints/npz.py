@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from tinyxp.checkpoints.files import (
+    JSON_LIMIT,
     check_name,
+    floats,
     folder,
     map_file,
     naming,
     parse_json,
     replacing,
     stored,
-    view,
-    widen_bfloat16,
 )
 from tinyxp.checkpoints.plan import ITEMSIZE, Checkpoint, Rule, Tensor, Weight, fit
 from tinyxp.config import Config
@@ -33,7 +33,6 @@ from tinyxp.errors import CheckpointError
 from tinyxp.params import parameter_shapes
 
 RECORD = "__tinyxp__"
-RECORD_LIMIT = 16 << 20
 VERSION = 1
 _DESCR = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 _LOCAL_HEADER = 30
@@ -110,7 +109,7 @@ class _Member:
 
 
 def _parse(member: _Member) -> tuple[Config, dict[str, str]]:
-    if member.descr != "|u1" or member.size > RECORD_LIMIT:
+    if member.descr != "|u1" or member.size > JSON_LIMIT:
         raise CheckpointError(f"has a {RECORD} of dtype {member.descr!r} and {member.size:,} bytes")
     record = parse_json(member.data[member.start : member.start + member.size].tobytes())
     if record.get("version") != VERSION:
@@ -131,23 +130,22 @@ def _tensor(name: str, member: _Member, kind: Any) -> Tensor:
     if math.prod(member.shape) * ITEMSIZE[kind] != member.size:
         raise CheckpointError(f"tensor {name} is {kind} of shape {member.shape} in {member.size:,} bytes")
 
-    def read() -> np.ndarray:
-        values = view(member.data, member.start, member.descr[1:], member.shape)
-        return widen_bfloat16(values) if kind == "bfloat16" else values
-
-    return Tensor(member.shape, kind, kind, member.size, read)
+    return Tensor(
+        member.shape,
+        kind,
+        kind,
+        member.size,
+        lambda: floats(member.data, member.start, kind, member.shape),
+    )
 
 
 def write_npz(path: Path, config: Config, weights: Mapping[str, Weight]) -> None:
     """Parameters and config in one ``.npz``, each member stored plain; it appears whole or not at all."""
-    record = {
-        "version": VERSION,
-        "config": asdict(config),
-        "dtypes": {name: weights[name].kind for name in parameter_shapes(config)},
-    }
+    dtypes = {name: weights[name].kind for name in parameter_shapes(config)}
+    record = {"version": VERSION, "config": asdict(config), "dtypes": dtypes}
     with folder(path.parent), replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         _add(archive, RECORD, np.frombuffer(json.dumps(record).encode(), np.uint8))
-        for name, kind in record["dtypes"].items():  # type: ignore[attr-defined]
+        for name, kind in dtypes.items():
             _add(archive, name, stored(weights[name].read(), kind))
 
 

@@ -16,6 +16,8 @@ from tinyxp.errors import CheckpointError
 from tinyxp.params import parameter_shapes
 
 Shapes = Mapping[str, tuple[int, ...]]
+KINDS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+"""The floating dtypes by their names in safetensors and in GGUF."""
 ITEMSIZE = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
 

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from tinyxp.checkpoints.files import check_name, map_file, naming, parse_json, stored, view, widen_bfloat16
-from tinyxp.checkpoints.plan import Tensor, Weight
+from tinyxp.checkpoints.files import check_name, floats, map_file, naming, parse_json, stored
+from tinyxp.checkpoints.plan import ITEMSIZE, KINDS, Tensor, Weight
 from tinyxp.errors import CheckpointError
 
-KINDS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 NAMES = {kind: name for name, kind in KINDS.items()}
 _OF_BITS = {
     4: "F4",
@@ -85,11 +84,7 @@ def _are_sizes(values: object) -> bool:
 
 def _tensor(data: Any, base: int, dtype: str, shape: tuple[int, ...], start: int, stop: int) -> Tensor:
     kind = KINDS.get(dtype, "")
-    if kind == "bfloat16":
-        return Tensor(
-            shape, dtype, kind, stop - start, lambda: widen_bfloat16(view(data, base + start, "u2", shape))
-        )
-    return Tensor(shape, dtype, kind, stop - start, lambda: view(data, base + start, kind, shape))
+    return Tensor(shape, dtype, kind, stop - start, lambda: floats(data, base + start, kind, shape))
 
 
 def write_safetensors(file: IO[bytes], weights: Mapping[str, Weight]) -> None:
@@ -97,9 +92,7 @@ def write_safetensors(file: IO[bytes], weights: Mapping[str, Weight]) -> None:
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}  # transformers asks for it
     end = 0
     # Wide dtypes first, so that every tensor is aligned.
-    ordered = sorted(
-        weights.items(), key=lambda item: item[1].nbytes // max(math.prod(item[1].shape), 1), reverse=True
-    )
+    ordered = sorted(weights.items(), key=lambda item: ITEMSIZE[item[1].kind], reverse=True)
     for name, weight in ordered:
         offsets = [end, end := end + weight.nbytes]
         header[name] = {"dtype": NAMES[weight.kind], "shape": weight.shape, "data_offsets": offsets}

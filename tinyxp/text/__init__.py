@@ -1,1 +1,1 @@
-"""Text: tokenizers, corpora and windows of ids."""
+"""Text: tokenizers."""

@@ -1,19 +1,14 @@
 """What every tokenizer is: a function from text to ids, the bytes of each id, and the ids with a meaning."""
 
 import codecs
-import json
 import operator
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, SupportsIndex
+from functools import cache
+from typing import SupportsIndex
 
 from tinyxp.errors import CheckpointError
 from tinyxp.text.bpe import check_text
-
-_LARGEST_FILE = 2**30  # bytes; a model's weights named by mistake are not read into memory
 
 Encode = Callable[[str, bool], list[int]]
 
@@ -126,13 +121,14 @@ class Stream:
 def special_splitter(specials: Mapping[str, int]) -> Callable[[str], Iterator[str | int]]:
     """A function that cuts text into plain pieces and the ids of the specials it spells, longest first."""
     spellings = sorted(filter(None, specials), key=len, reverse=True)
-    compiled: list[re.Pattern[str]] = []
+
+    @cache  # compiling a thousand spellings takes longer than reading them, and most texts need none
+    def pattern() -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, spellings)))
 
     def cut(text: str) -> Iterator[str | int]:
-        if not compiled:
-            compiled.append(re.compile("|".join(map(re.escape, spellings))))
         end = 0
-        for found in compiled[0].finditer(text) if spellings else ():
+        for found in pattern().finditer(text) if spellings else ():
             if found.start() > end:
                 yield text[end : found.start()]
             yield specials[found.group()]
@@ -144,9 +140,18 @@ def special_splitter(specials: Mapping[str, int]) -> Callable[[str], Iterator[st
 
 
 def with_specials(
-    encode_plain: Callable[[str], list[int]], specials: Mapping[str, int], always: Mapping[str, int]
+    encode_plain: Callable[[str], list[int]],
+    specials: Mapping[str, int],
+    always: Mapping[str, int],
+    *,
+    prefix: str = "",
+    added_bos: int | None = None,
 ) -> Encode:
-    """An encoder of plain text, made to find `specials` when asked and the tokens of `always` every time."""
+    """An encoder of plain text, made to find `specials` when asked and the tokens of `always` every time.
+
+    `prefix` goes before a text that begins with plain text. A BOS that the text spells is the one that would
+    be added: what is plain after it begins the text too.
+    """
     cut_all, cut_always = special_splitter({**specials, **always}), special_splitter(always)
 
     def encode(text: str, find_specials: bool) -> list[int]:
@@ -155,65 +160,17 @@ def with_specials(
             if isinstance(piece, int):
                 ids.append(piece)
             else:
-                ids.extend(encode_plain(piece))
+                begins = not ids or ids == [added_bos]
+                ids.extend(encode_plain(prefix + piece if begins else piece))
         return ids
 
     return encode
 
 
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Puts `path` before the message of a CheckpointError that is raised inside."""
-    try:
-        yield
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from None
-
-
-def read_bytes(path: Path) -> bytes:
-    """The file's bytes; CheckpointError where it cannot be read."""
-    try:
-        size = path.stat().st_size
-        if size > _LARGEST_FILE:
-            raise CheckpointError(f"{size} bytes, too large for a tokenizer")
-        return path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"cannot be read: {error.strerror}") from None
-
-
-def read_text(path: Path) -> str:
-    """The file as UTF-8; CheckpointError where it is not."""
-    try:
-        return read_bytes(path).decode()
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"not UTF-8 at byte {error.start}") from None
-
-
-def parse_json_object(text: str) -> dict[str, Any]:
-    """`text` as one JSON object without duplicate keys; else CheckpointError."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
-            raise CheckpointError(f"the key {key!r} stands twice in one object")
-        return made
-
-    try:
-        value = json.loads(text, object_pairs_hook=unique)
-    except CheckpointError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise CheckpointError(f"a JSON {type(value).__name__} where an object should be")
-    return value
-
-
 def check_vocabulary(vocab: object) -> dict[str, int]:
     """`vocab` as a map from tokens to distinct ids of 0 or more; else CheckpointError."""
     if not isinstance(vocab, dict) or not vocab:
-        raise CheckpointError("no vocabulary that maps tokens to ids")
+        raise CheckpointError("has no vocabulary that maps tokens to ids")
     owner: dict[int, str] = {}
     for token, index in vocab.items():
         if type(index) is not int or index < 0:
@@ -221,13 +178,8 @@ def check_vocabulary(vocab: object) -> dict[str, int]:
         if index in owner:
             raise CheckpointError(f"the id {index} belongs to both {owner[index]!r} and {token!r}")
         owner[index] = token
-        check_spelling(token)
+        try:
+            token.encode()
+        except UnicodeEncodeError:
+            raise CheckpointError(f"the token {token!r} has a lone surrogate") from None
     return vocab
-
-
-def check_spelling(token: str) -> None:
-    """CheckpointError where a token has no UTF-8."""
-    try:
-        token.encode()
-    except UnicodeEncodeError:
-        raise CheckpointError(f"the token {token!r} has a lone surrogate") from None

@@ -3,16 +3,10 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tinyxp.checkpoints.files import FILE_LIMIT, naming, read_bytes, read_json
 from tinyxp.errors import CheckpointError
 from tinyxp.text import bpe
-from tinyxp.text.base import (
-    Tokenizer,
-    check_vocabulary,
-    naming,
-    parse_json_object,
-    read_text,
-    with_specials,
-)
+from tinyxp.text.base import Tokenizer, check_vocabulary, with_specials
 from tinyxp.text.specials import SpecialIds, read_special_ids
 
 VOCABULARY_NAMES = ("vocab.json", "encoder.json")
@@ -27,27 +21,26 @@ def load_vocabulary_and_merges(vocab_path: Path, merges_path: Path) -> Tokenizer
     A token that is neither a byte nor what a merge makes is special, as GPT-2's <|endoftext|>. BOS and EOS
     are those of a tokenizer_config.json in the folder, else <|endoftext|>. CheckpointError for bad files.
     """
+    found = read_json(vocab_path, FILE_LIMIT)
     with naming(vocab_path):
-        vocab = check_vocabulary(parse_json_object(read_text(vocab_path)))
+        vocab = check_vocabulary(found)
     with naming(merges_path):
-        lines = read_text(merges_path).split("\n")
+        lines = str(read_bytes(merges_path), "utf-8").split("\n")
         start = 1 if lines[0].startswith("#version") else 0
         merges = parse_merges(line.removesuffix("\r") for line in lines[start:] if line.strip("\r"))
         check_merges(merges, ordinary_tokens(vocab))
-    specials = unreachable_tokens(vocab, merges)
+    specials, ids = unreachable_tokens(vocab, merges), read_special_ids(vocab_path.parent, vocab)
     with naming(vocab_path):
-        return byte_level_tokenizer(
-            vocab, specials, merges=merges, ids=read_special_ids(vocab_path.parent, vocab)
-        )
+        return byte_level_tokenizer(vocab, specials, {}, merges=merges, ids=ids)
 
 
 def byte_level_tokenizer(
     vocab: Mapping[str, int],
     specials: Mapping[str, int],
+    always: Mapping[str, int],
     *,
     merges: Merges,
     ids: SpecialIds,
-    always: Mapping[str, int] | None = None,
     pattern: str = bpe.GPT2_PATTERN,
     ignore_merges: bool = False,
 ) -> Tokenizer:
@@ -55,13 +48,13 @@ def byte_level_tokenizer(
 
     `always` is found in every text, `specials` in those that are encoded with specials.
     """
-    raw = {**specials, **(always or {})}
+    raw = {**specials, **always}
     mergeable = ordinary_tokens({token: index for token, index in vocab.items() if token not in raw})
     spelled = {index: token for token, index in mergeable.items()}
     tokens = {index: spelled.get(index, token.encode()) for token, index in vocab.items()}
     plain = bpe.merge_encoder(mergeable, merges, pattern, ignore_merges=ignore_merges)
     return Tokenizer(
-        with_specials(plain, specials, always or {}),
+        with_specials(plain, specials, always),
         tokens,
         bos_id=ids.bos_id,
         eos_ids=ids.eos_ids,

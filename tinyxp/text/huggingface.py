@@ -8,9 +8,10 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from tinyxp.checkpoints.files import naming, parse_json, read_bytes
 from tinyxp.errors import CheckpointError
 from tinyxp.text import bpe
-from tinyxp.text.base import Encode, Tokenizer, check_vocabulary, naming, parse_json_object, read_text
+from tinyxp.text.base import Encode, Tokenizer, check_vocabulary
 from tinyxp.text.sentencepiece import parse_byte_token
 from tinyxp.text.specials import read_special_ids
 
@@ -34,15 +35,15 @@ def load_tokenizer_json(path: Path) -> Tokenizer:
     except ImportError:
         raise ImportError(f"{path} needs tokenizers: pip install 'tinyxp[hf]'") from None
     with naming(path):
-        content = read_text(path)
-        parsed = parse_json_object(content)
+        content = read_bytes(path)
+        parsed = parse_json(content)
         if not isinstance(parsed.get("model"), dict):
-            raise CheckpointError("not a tokenizer.json: it has no model")
+            raise CheckpointError("is not a tokenizer.json: it has no model")
         model = parsed["model"]
         if isinstance(model.get("vocab"), dict):
             check_vocabulary(model["vocab"])
         with _failures_as(CheckpointError, "tokenizers refuses it"):
-            made = tokenizers.Tokenizer.from_str(content)
+            made = tokenizers.Tokenizer.from_buffer(content)
         made.no_truncation()
         made.no_padding()
         vocab = check_vocabulary(made.get_vocab(with_added_tokens=True))
@@ -57,15 +58,15 @@ def load_tokenizer_json(path: Path) -> Tokenizer:
         decoders = list(_parts(_state(made.decoder), "decoders"))
         decoders = decoders or list(_parts(_state(made.pre_tokenizer), "pretokenizers"))
         tokens = _token_bytes(vocab, added, decoders)
-        ids = read_special_ids(path.parent, vocab)
         first_id = _first_id(_state(made.post_processor))
-        adds_bos = first_id is not None if ids.adds_bos is None else ids.adds_bos
+    ids = read_special_ids(path.parent, vocab)
+    with naming(path):
         return Tokenizer(
             _encoder(made, _missing_bytes(vocab, model, decoders)),
             tokens,
             bos_id=ids.bos_id if first_id is None else first_id,
             eos_ids=ids.eos_ids,
-            adds_bos=adds_bos,
+            adds_bos=first_id is not None if ids.adds_bos is None else ids.adds_bos,
             space_prefix=_takes_space(decoders),
         )
 

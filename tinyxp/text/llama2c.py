@@ -3,8 +3,9 @@
 import struct
 from pathlib import Path
 
+from tinyxp.checkpoints.files import naming, read_bytes
 from tinyxp.errors import CheckpointError
-from tinyxp.text.base import Tokenizer, naming, read_bytes
+from tinyxp.text.base import Tokenizer
 from tinyxp.text.sentencepiece import parse_byte_token, sentencepiece_tokenizer
 
 _UNKNOWN_ID, _BOS_ID, _EOS_ID = 0, 1, 2
@@ -21,21 +22,14 @@ def load_llama2c(path: Path) -> Tokenizer:
     with naming(path):
         pieces, scores = _parse(read_bytes(path))
         if len(pieces) <= _EOS_ID:
-            raise CheckpointError(f"{len(pieces)} tokens, fewer than the three special ones")
-        specials = {}
-        for index in (_UNKNOWN_ID, _BOS_ID, _EOS_ID):
-            specials[_spelling(pieces[index], index).strip()] = index
-        byte_ids: dict[int, int] = {}
-        for index, piece in enumerate(pieces):
-            byte = parse_byte_token(piece)
-            if byte is not None:
-                byte_ids[byte] = index
+            raise CheckpointError(f"has {len(pieces)} tokens, fewer than the three special ones")
+        bytes_of = {index: parse_byte_token(piece) for index, piece in enumerate(pieces)}
         return sentencepiece_tokenizer(
             pieces,
             scores,
-            specials=specials,
+            specials={_spelling(pieces[i], i).strip(): i for i in (_UNKNOWN_ID, _BOS_ID, _EOS_ID)},
             always={},
-            byte_ids=byte_ids,
+            byte_ids={byte: index for index, byte in bytes_of.items() if byte is not None},
             bos_id=_BOS_ID,
             eos_ids=(_EOS_ID, _BOS_ID),
             adds_bos=True,
@@ -45,7 +39,7 @@ def load_llama2c(path: Path) -> Tokenizer:
 
 def _parse(data: bytes) -> tuple[list[bytes], list[float]]:
     if len(data) < 4:
-        raise CheckpointError("too short for a llama2.c tokenizer")
+        raise CheckpointError("is too short for a llama2.c tokenizer")
     (longest,) = struct.unpack_from("<i", data)
     pieces: list[bytes] = []
     scores: list[float] = []

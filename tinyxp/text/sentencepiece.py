@@ -1,10 +1,10 @@
 """SentencePiece's BPE, as Llama 2 uses it: characters, joined by the best score; bytes where no token is."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tinyxp.errors import CheckpointError
-from tinyxp.text.base import Encode, Tokenizer, special_splitter
+from tinyxp.text.base import Tokenizer, with_specials
 from tinyxp.text.bpe import ChunkEncoder, merge
 
 _BYTE_TOKEN = re.compile(rb"<0x([0-9A-F]{2})>")
@@ -68,34 +68,16 @@ def sentencepiece_tokenizer(
     tokens.update({index: bytes([byte]) for byte, index in byte_ids.items()})
     tokens.update({index: spelling.encode() for spelling, index in [*specials.items(), *always.items()]})
     return Tokenizer(
-        _with_prefix(plain, specials, always, bos_id if adds_bos else None, space_prefix),
+        with_specials(
+            plain,
+            specials,
+            always,
+            prefix=" " if space_prefix else "",
+            added_bos=bos_id if adds_bos else None,
+        ),
         tokens,
         bos_id=bos_id,
         eos_ids=eos_ids,
         adds_bos=adds_bos,
         space_prefix=space_prefix,
     )
-
-
-def _with_prefix(
-    plain: ChunkEncoder,
-    specials: Mapping[str, int],
-    always: Mapping[str, int],
-    added_bos: int | None,
-    space_prefix: bool,
-) -> Encode:
-    cut_all, cut_always = special_splitter({**specials, **always}), special_splitter(always)
-
-    def encode(text: str, find_specials: bool) -> list[int]:
-        pieces: Iterator[str | int] = (cut_all if find_specials else cut_always)(text)
-        ids: list[int] = []
-        for piece in pieces:
-            if isinstance(piece, int):
-                ids.append(piece)
-                continue
-            # A BOS that the text spells is the one that would be added: the text begins after it.
-            begins = not ids or (added_bos is not None and ids == [added_bos])
-            ids.extend(plain(" " + piece if space_prefix and begins else piece))
-        return ids
-
-    return encode

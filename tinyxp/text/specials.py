@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tinyxp.checkpoints.files import naming, read_json
 from tinyxp.errors import CheckpointError
-from tinyxp.text.base import naming, parse_json_object, read_text
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -29,20 +29,20 @@ def read_special_ids(folder: Path, vocab: Mapping[str, int]) -> SpecialIds:
     eos_ids = [] if end is None else [end]
     path = folder / "tokenizer_config.json"
     if path.is_file():
+        config = read_json(path)
         with naming(path):
-            config = parse_json_object(read_text(path))
             bos_id = _token_id(config, "bos_token", vocab)
             eos_id = _token_id(config, "eos_token", vocab)
             eos_ids = [] if eos_id is None else [eos_id]
             adds_bos = config.get("add_bos_token")
             if adds_bos is not None and not isinstance(adds_bos, bool):
-                raise CheckpointError(f"add_bos_token is {adds_bos!r}, not true or false")
+                raise CheckpointError(f"add_bos_token is {adds_bos!r}; it must be true or false")
     path = folder / "generation_config.json"
     if path.is_file():
+        ending = read_json(path).get("eos_token_id")
+        endings = ending if isinstance(ending, list) else [] if ending is None else [ending]
+        known = set(vocab.values())
         with naming(path):
-            ending = parse_json_object(read_text(path)).get("eos_token_id")
-            known = set(vocab.values())
-            endings = ending if isinstance(ending, list) else [] if ending is None else [ending]
             for index in endings:
                 if type(index) is not int or index not in known:
                     raise CheckpointError(f"eos_token_id {index!r} is not in the vocabulary")

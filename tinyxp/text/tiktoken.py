@@ -4,9 +4,10 @@ import base64
 from pathlib import Path
 from typing import NamedTuple
 
+from tinyxp.checkpoints.files import naming, read_bytes
 from tinyxp.errors import CheckpointError
 from tinyxp.text import bpe
-from tinyxp.text.base import Tokenizer, naming, read_bytes, with_specials
+from tinyxp.text.base import Tokenizer, with_specials
 from tinyxp.text.specials import END_OF_TEXT
 
 
@@ -93,7 +94,7 @@ def load_rank_file(path: Path) -> Tokenizer:
             ranks[data] = index
             owner[index] = number
         if not ranks:
-            raise CheckpointError("no ranks")
+            raise CheckpointError("has no ranks")
         known = ENCODINGS.get(path.stem, _Encoding(bpe.GPT2_PATTERN, {}))
         for token_text, index in known.specials.items():
             if index in owner:

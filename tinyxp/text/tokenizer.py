@@ -4,14 +4,10 @@ import os
 from pathlib import Path
 
 from tinyxp.checkpoints import hub
+from tinyxp.checkpoints.files import exists
 from tinyxp.errors import CheckpointError
 from tinyxp.text.base import Stream, Tokenizer
-from tinyxp.text.bytelevel import (
-    MERGES_NAMES,
-    VOCABULARY_NAMES,
-    find_pair,
-    load_vocabulary_and_merges,
-)
+from tinyxp.text.bytelevel import MERGES_NAMES, VOCABULARY_NAMES, find_pair, load_vocabulary_and_merges
 from tinyxp.text.gguf import load_gguf
 from tinyxp.text.huggingface import load_tokenizer_json
 from tinyxp.text.llama2c import load_llama2c
@@ -33,10 +29,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     tokenizer; ImportError where `tinyxp[hf]` is needed (tokenizer.json, tiktoken encodings).
     """
     where = Path(path)
-    if where.is_dir():
-        return _load_folder(where)
-    if where.exists():
-        return _load_file(where)
+    if exists(where):
+        return _load_folder(where) if where.is_dir() else _load_file(where)
     name = os.fspath(path)
     if name.startswith("tiktoken:"):
         return load_encoding(name.removeprefix("tiktoken:"))
@@ -53,7 +47,7 @@ def _load_folder(folder: Path) -> Tokenizer:
     pair = find_pair(folder)
     if pair:
         return load_vocabulary_and_merges(*pair)
-    binaries = sorted({*folder.glob("tok*.bin")})
+    binaries = sorted(folder.glob("tok*.bin"))
     if len(binaries) > 1:
         names = ", ".join(binary.name for binary in binaries)
         raise CheckpointError(f"{folder}: has {names}; name the one to load")
@@ -72,7 +66,8 @@ def _load_file(path: Path) -> Tokenizer:
             other = MERGES_NAMES if path.name in VOCABULARY_NAMES else VOCABULARY_NAMES
             raise CheckpointError(f"{path}: needs {' or '.join(other)} beside it")
         return load_vocabulary_and_merges(*pair)
-    if path.suffix == ".npz":
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
         return _load_folder(path.parent)
     loaders = {
         ".json": load_tokenizer_json,
@@ -80,9 +75,9 @@ def _load_file(path: Path) -> Tokenizer:
         ".bin": _load_bin,
         ".tiktoken": load_rank_file,
     }
-    if path.suffix not in loaders:
-        raise CheckpointError(f"{path}: {path.suffix or 'no suffix'} is not one of {', '.join(loaders)}")
-    return loaders[path.suffix](path)
+    if suffix not in loaders:
+        raise CheckpointError(f"{path}: {suffix or 'no suffix'} is not one of {', '.join(loaders)}")
+    return loaders[suffix](path)
 
 
 def _load_bin(path: Path) -> Tokenizer:
