@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import array_api_compat.dask.array as xp
+import dask
 import dask.array as da
 import numpy as np
 
@@ -25,11 +26,11 @@ class DaskBackend(Backend):
         return np.asarray(x.compute())
 
     def synchronize(self, x: Any) -> Any:
-        return x.persist()
+        return dask.persist(x)[0]
 
 
 class _Namespace(ModuleType):
-    """array_api_compat's, but its reshape also splits and merges axes that do not divide evenly."""
+    """array_api_compat's, with take_along_axis, and a reshape for axes that do not divide evenly."""
 
     @staticmethod
     def reshape(x: da.Array, shape: tuple[int, ...]) -> da.Array:
@@ -42,6 +43,19 @@ class _Namespace(ModuleType):
             drop_axis=list(range(x.ndim)),
             new_axis=list(range(len(sizes))),
             chunks=sizes,
+        )
+
+    @staticmethod
+    def take_along_axis(x: da.Array, indices: da.Array, *, axis: int) -> da.Array:
+        if x.shape[:axis] != indices.shape[:axis]:
+            raise ValueError(f"x has shape {x.shape}, indices {indices.shape}")
+        return da.map_blocks(
+            np.take_along_axis,
+            x.rechunk(x.shape),
+            indices.rechunk(indices.shape),
+            axis=axis,
+            dtype=x.dtype,
+            chunks=indices.shape,
         )
 
     def __getattr__(self, name: str) -> Any:

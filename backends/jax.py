@@ -92,20 +92,22 @@ def _extend(
 class JaxDecoder(Decoder):
     """Compiles one prefill for each bucket of prompt lengths, and one step for each bucket of cache lengths.
 
-    A prompt is padded on the right to its bucket; the slots of that padding are written over by the steps.
+    Columns are padded on the right to their bucket; the slots of that padding are written over by the next.
     """
 
     def __init__(self, params: Params, batch: int, length: int) -> None:
         super().__init__(params, batch, bucket(length))
 
-    def __call__(self, ids: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    def feed(self, ids: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
         b, t = ids.shape
         width = t if t == 1 else bucket(t)
+        self.make_room(width)
         padding = ((0, 0), (0, width - t))
         real = np.pad(np.ones((b, t), dtype=bool) if mask is None else mask, padding)
         index = self.params.backend.index_dtype
         padded = np.pad(ids, padding).astype(index)
         logits, self.cache = _extend(self.params, padded, self.cache, real, np.asarray(t, dtype=index))
+        self.used += t
         return self.params.backend.to_numpy(logits)
 
 

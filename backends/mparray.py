@@ -17,10 +17,10 @@ class MPArrayBackend(Backend):
         return isinstance(x, xp.MPArray)
 
     def to_numpy(self, x: Any) -> np.ndarray:
-        if not xp.isdtype(x.dtype, "real floating"):
-            return np.asarray(x)
+        kinds = {"real floating": float, "integral": int, "bool": bool}
+        (kind,) = [python for name, python in kinds.items() if xp.isdtype(x.dtype, name)]
         flat = xp.reshape(x, (-1,))
-        return np.asarray([float(flat[i]) for i in range(x.size)]).reshape(x.shape)
+        return np.asarray([kind(flat[i]) for i in range(x.size)], dtype=kind).reshape(x.shape)
 
 
 backend = MPArrayBackend("mparray", xp)

@@ -13,7 +13,7 @@ class NumpyBackend(Backend):
     """NumPy's own namespace is a standard one from 2.3 on."""
 
     def is_array(self, x: object) -> bool:
-        return isinstance(x, np.ndarray)
+        return isinstance(x, (np.ndarray, np.generic))  # reductions give scalars
 
 
 def write_cache(cache: np.ndarray, new: np.ndarray, start: Any, slots: Any, *, xp: Any) -> np.ndarray:

@@ -15,8 +15,6 @@ from tinyxp.decoding import Decoder
 from tinyxp.params import Params
 from tinyxp.registry import Backend
 
-PLAIN = (torch.Tensor, torch.nn.Parameter)
-
 
 class TorchBackend(Backend):
     """torch lacks ``take(axis=)`` and others of the standard's names; array_api_compat.torch has them."""
@@ -25,13 +23,13 @@ class TorchBackend(Backend):
         return isinstance(x, torch.Tensor)
 
     def is_concrete(self, x: Any) -> bool:
-        # Compiling, fake and batched tensors have no values to read; on meta nothing has.
-        return (
-            not torch.compiler.is_compiling()
-            and type(x) in PLAIN
-            and x.device.type != "meta"
-            and not torch._C._functorch.is_batchedtensor(x)
-        )
+        # Under a compiler, a tracer (a dispatch mode) or vmap there are no values, nor on meta.
+        if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+            return False
+        x = _below_gradients(x)
+        wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
+        plain = type(x).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+        return plain and not wrapped and x.device.type != "meta"
 
     def from_numpy(self, x: np.ndarray, *, dtype: str | None = None, device: Any = None) -> torch.Tensor:
         writable = x if x.flags.writeable else x.copy()  # torch warns of read-only memory
@@ -39,8 +37,9 @@ class TorchBackend(Backend):
         return tensor.to(dtype=None if dtype is None else self.dtype(dtype), device=self.device(device))
 
     def to_numpy(self, x: torch.Tensor) -> np.ndarray:
-        x = x.detach().cpu()
-        return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
+        with torch._C._DisableFuncTorch():  # under torch.func.grad every result would be wrapped again
+            x = _below_gradients(x).detach().cpu()
+            return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
 
     def astype(self, x: torch.Tensor, dtype: str | None, device: Any = None) -> torch.Tensor:
         return x.to(dtype=None if dtype is None else self.dtype(dtype), device=self.device(device))
@@ -79,6 +78,13 @@ class TorchBackend(Backend):
         if torch.accelerator.is_available():
             torch.accelerator.synchronize()
         return x
+
+
+def _below_gradients(x: torch.Tensor) -> torch.Tensor:
+    """The tensor inside the wrappers of torch.func.grad, whose values are known though they are tracked."""
+    while torch._C._functorch.is_gradtrackingtensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return x
 
 
 class TorchDecoder(Decoder):
@@ -121,11 +127,17 @@ def write_cache(cache: torch.Tensor, new: torch.Tensor, start: Any, slots: Any, 
     return cache
 
 
+def _flatten_with_keys(params: Params) -> tuple[list[Any], Any]:
+    leaves, static = params._flatten()
+    return [(pytree.MappingKey(name), x) for name, x in zip(params, leaves, strict=True)], static
+
+
 pytree.register_pytree_node(
     Params,
     Params._flatten,
     lambda leaves, context: Params._unflatten(leaves, *context),
     serialized_type_name="tinyxp.Params",
+    flatten_with_keys_fn=_flatten_with_keys,
 )
 backend = TorchBackend(
     "torch",

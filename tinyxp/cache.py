@@ -6,8 +6,8 @@ from functools import partial
 from typing import NamedTuple
 
 from tinyxp import ops
-from tinyxp.checks import check_integer
-from tinyxp.inputs import Inputs, check_learned_positions, check_room
+from tinyxp.checks import as_integer
+from tinyxp.inputs import Inputs, as_params, check_cache, check_learned_positions
 from tinyxp.params import Params
 from tinyxp.typing import Array
 
@@ -31,8 +31,8 @@ def new_cache(params: Params, batch: int, length: int) -> Cache:
 
     It holds 2 L b g hd length numbers. Raises ValueError naming a batch or a length below 1.
     """
-    check_integer("batch", batch, low=1)
-    check_integer("length", length, low=1)
+    params = as_params(params, None)
+    batch, length = as_integer("batch", batch, low=1), as_integer("length", length, low=1)
     config, xp = params.config, params.xp
     index = getattr(xp, params.backend.index_dtype)
     zeros = partial(xp.zeros, device=params.backend.device_of(params["embed.weight"]))
@@ -61,7 +61,9 @@ def lay_out(inputs: Inputs, cache: Cache | None) -> Layout:
     params, ids, positions, mask, _, device = inputs
     xp, (b, t) = params.xp, ids.shape
     columns = xp.arange(t, device=device)
-    causal = columns <= columns[:, None]  # (t, t)
+    if cache is not None:
+        check_cache(inputs, cache)
+    causal = columns[None, :] <= columns[:, None]  # (t, t)
     if positions is None:
         positions = columns[None, :]
         if mask is not None:
@@ -75,7 +77,6 @@ def lay_out(inputs: Inputs, cache: Cache | None) -> Layout:
         visible = causal[None, None, ...] if mask is None else causal & mask[:, None, None, :]
         return Layout(positions, visible, None, None, None)
 
-    check_room(inputs, cache.real, cache.used)
     slots = xp.arange(cache.real.shape[1], device=device)
     new = xp.ones((b, t), dtype=xp.bool, device=device) if mask is None else mask
     real = ops.write_cache(cache.real[:, None, :, None], new[:, None, :, None], cache.used, slots, xp=xp)

@@ -1,36 +1,51 @@
-"""Checks of single numbers, each with one clear error: the field, the value, the limit."""
+"""Checks of single values, each with one clear error: the field, the value, the limit."""
 
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+import operator
+from numbers import Real
+from typing import Any
 
 
-def is_integer(value: object) -> bool:
-    """Whether value is an integer of Python or NumPy; True and False are none."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
+def is_integer(value: Any) -> bool:
+    """Whether value is one integer, of Python or of an array library; True and False are none."""
+    try:
+        return not isinstance(value, bool) and isinstance(operator.index(value), int)
+    except TypeError:
+        return False
 
 
-def is_number(value: object) -> bool:
-    """Whether value is a real number of Python or NumPy; True and False are none."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def check_integer(field: str, value: object, *, low: int | None = None, high: int | None = None) -> None:
-    """Raises ValueError where value is no integer, is below low, or is high or more."""
+def as_integer(field: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
+    """value as an int; ValueError where it is none, is below low, or is high or more."""
+    if is_integer(value):
+        number = operator.index(value)
+        if (low is None or number >= low) and (high is None or number < high):
+            return number
     limits = ([f"{low} or more"] if low is not None else []) + (
         [f"less than {high}"] if high is not None else []
     )
-    wrong = not is_integer(value)
-    if not wrong:
-        number = int(value)  # type: ignore[call-overload]
-        wrong = (low is not None and number < low) or (high is not None and number >= high)
-    if wrong:
-        limit = f" of {' and '.join(limits)}" if limits else ""
-        raise ValueError(f"{field} is {value!r}; it must be an integer{limit}")
+    limit = f" of {' and '.join(limits)}" if limits else ""
+    raise ValueError(f"{field} is {value!r}; it must be an integer{limit}")
 
 
-def check_positive(field: str, value: object) -> None:
-    """Raises ValueError where value is no finite number above 0."""
-    if not is_number(value) or not 0.0 < float(value) < math.inf:  # type: ignore[arg-type]
+def is_number(value: Any) -> bool:
+    """Whether value is a finite real number of Python or NumPy; True and False are none."""
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def as_positive(field: str, value: Any) -> float:
+    """value as a float; ValueError where it is no finite number above 0."""
+    if not is_number(value) or not float(value) > 0.0:
         raise ValueError(f"{field} is {value!r}; it must be a finite number above 0")
+    return float(value)
+
+
+def as_flag(field: str, value: Any) -> bool:
+    """value, True or False; ValueError for anything else."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{field} is {value!r}; it must be True or False")
+    return value

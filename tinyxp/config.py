@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tinyxp.checks import check_integer, check_positive
+from tinyxp.checks import as_flag, as_integer, as_positive
 
 NORMS = ("rms", "layer")
 POSITIONS = ("rope", "learned")
@@ -34,8 +34,10 @@ class RopeScaling:
             raise ValueError(
                 f"rope_scaling has rope_type {self.rope_type!r}; known are 'default', 'linear' and 'llama3'"
             )
-        for name in ("factor", "low_freq_factor", "high_freq_factor", "original_max_seq_len"):
-            check_positive(f"rope_scaling {name}", getattr(self, name))
+        for name in ("factor", "low_freq_factor", "high_freq_factor"):
+            _set(self, name, as_positive(f"rope_scaling {name}", getattr(self, name)))
+        length = as_integer("rope_scaling original_max_seq_len", self.original_max_seq_len, low=1)
+        _set(self, "original_max_seq_len", length)
         if self.rope_type == "llama3" and self.high_freq_factor <= self.low_freq_factor:
             raise ValueError(
                 f"rope_scaling high_freq_factor is {self.high_freq_factor}; "
@@ -56,7 +58,7 @@ class RopeScaling:
             return None
         if "original_max_position_embeddings" in given:
             given["original_max_seq_len"] = given.pop("original_max_position_embeddings")
-        unknown = sorted(set(given) - {f.name for f in fields(cls)})
+        unknown = sorted(map(str, given.keys() - {f.name for f in fields(cls)}))
         if unknown:
             raise ValueError(f"rope_scaling has unknown keys {unknown}")
         wanted = ["factor"]
@@ -105,7 +107,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "max_seq_len"):
-            check_integer(name, getattr(self, name), low=1)
+            _set(self, name, as_integer(name, getattr(self, name), low=1))
         if self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_kv_heads is {self.n_kv_heads}; it must divide n_heads, {self.n_heads}")
         if self.head_dim is None:
@@ -113,19 +115,18 @@ class Config:
                 raise ValueError(
                     f"d_model is {self.d_model}; without a head_dim, n_heads, {self.n_heads}, must divide it"
                 )
-            object.__setattr__(self, "head_dim", self.d_model // self.n_heads)
-        check_integer("head_dim", self.head_dim, low=1)
+            _set(self, "head_dim", self.d_model // self.n_heads)
+        _set(self, "head_dim", as_integer("head_dim", self.head_dim, low=1))
         for name in ("rope_theta", "norm_eps"):
-            check_positive(name, getattr(self, name))
+            _set(self, name, as_positive(name, getattr(self, name)))
         for name in ("tie_embeddings", "attn_bias", "attn_out_bias", "mlp_bias"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be True or False")
+            as_flag(name, getattr(self, name))
         for name, known in (("norm", NORMS), ("position", POSITIONS), ("mlp", MLPS)):
-            if getattr(self, name) not in known:
+            if not isinstance(getattr(self, name), str) or getattr(self, name) not in known:
                 raise ValueError(
                     f"{name} is {getattr(self, name)!r}; known are {', '.join(map(repr, known))}"
                 )
-        object.__setattr__(self, "rope_scaling", RopeScaling.parse(self.rope_scaling))
+        _set(self, "rope_scaling", RopeScaling.parse(self.rope_scaling))
         if self.position == "rope" and self.head_dim % 2:
             raise ValueError(f"head_dim is {self.head_dim}; rotary positions need an even one")
         if self.position == "learned" and self.rope_scaling is not None:
@@ -134,7 +135,7 @@ class Config:
     @classmethod
     def preset(cls, name: str) -> Config:
         """The configuration of a published model: tiny, gpt2, gpt2-untied, smollm2-135m, qwen2-0.5b, book."""
-        if name not in PRESETS:
+        if not isinstance(name, str) or name not in PRESETS:
             raise ValueError(f"preset is {name!r}; known are {', '.join(sorted(PRESETS))}")
         return cls(**PRESETS[name])
 
@@ -154,6 +155,11 @@ class Config:
         from tinyxp.checkpoints.hf_config import config_to_hf
 
         return config_to_hf(self)
+
+
+def _set(record: Config | RopeScaling, name: str, value: Any) -> None:
+    """Puts a checked value, such as an int for a NumPy integer, into a frozen record."""
+    object.__setattr__(record, name, value)
 
 
 GPT2: dict[str, Any] = {

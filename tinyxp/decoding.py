@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from tinyxp.cache import new_cache
+from tinyxp.cache import Cache, new_cache
 from tinyxp.model import extend
 from tinyxp.params import Params
+from tinyxp.typing import Array
+
+CHUNK = 512
+"""A longer prompt is fed in pieces of this many columns, so that scores take memory in proportion to t."""
 
 
 class Decoder:
@@ -18,9 +24,48 @@ class Decoder:
     def __init__(self, params: Params, batch: int, length: int) -> None:
         self.params = params
         self.cache = new_cache(params, batch, length)
+        self.used = 0
 
     def __call__(self, ids: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """ids (b, t), mask (b, t) True on real tokens -> logits (b, n), on NumPy."""
+        logits = self.feed(ids[:, :CHUNK], None if mask is None else mask[:, :CHUNK])
+        for start in range(CHUNK, ids.shape[1], CHUNK):
+            piece = slice(start, start + CHUNK)
+            real = np.ones_like(ids[:, piece], dtype=bool) if mask is None else mask[:, piece]
+            after = self.feed(ids[:, piece], None if mask is None else real)
+            logits = np.where(real.any(axis=1, keepdims=True), after, logits)
+        return logits
+
+    def feed(self, ids: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+        """The same for at most CHUNK columns."""
+        self.make_room(ids.shape[1])
         kernels = self.params.backend.kernels
         logits, self.cache = extend(self.params, ids, self.cache, mask=mask, kernels=kernels, last=True)
+        self.used += ids.shape[1]
         return self.params.backend.to_numpy(logits)[:, 0, :]
+
+    def make_room(self, columns: int) -> None:
+        """Doubles the cache until it takes that many more columns."""
+        slots = self.cache.real.shape[1]
+        length = slots
+        while length < self.used + columns:
+            length *= 2
+        if length > slots:
+            self.cache = _lengthened(self.cache, length - slots, self.params)
+
+
+def _lengthened(cache: Cache, more: int, params: Params) -> Cache:
+    """The cache with ``more`` empty slots."""
+    xp = params.xp
+    b = cache.real.shape[0]
+    spare = new_cache(params, b, more)
+
+    def joined(old: Any, new: Any, axis: int) -> Array:
+        array: Array = xp.concat([old, new], axis=axis)
+        return array
+
+    return cache._replace(
+        keys=tuple(joined(a, b, 2) for a, b in zip(cache.keys, spare.keys, strict=True)),
+        values=tuple(joined(a, b, 2) for a, b in zip(cache.values, spare.values, strict=True)),
+        real=joined(cache.real, spare.real, 1),
+    )

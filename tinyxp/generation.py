@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tinyxp.checks import check_integer
+from tinyxp.checks import as_flag, as_integer, is_integer
 from tinyxp.decoding import Decoder
-from tinyxp.inputs import as_params, host_integers, host_mask
+from tinyxp.inputs import Range, as_params, host_integers, host_mask
 from tinyxp.params import Params
 from tinyxp.sampling import Sampler
 from tinyxp.typing import Array, Namespace
+
+AHEAD = 256
+"""New columns that a cache has room for at first; it grows as they are used, since most texts end early."""
 
 
 def generate(
@@ -90,7 +93,7 @@ class _Run:
     ids: np.ndarray  # (b, t)
     mask: np.ndarray  # (b, t) bool
     max_new_tokens: int
-    eos: tuple[int, ...]
+    eos: list[int]
     pad: int
     cached: bool
     window: int | None  # how many ids a step may see; None where there is no end
@@ -110,19 +113,21 @@ def _checked(
     xp: Namespace | None,
 ) -> _Run:
     params = as_params(params, xp)
-    config = params.config
-    n = config.vocab_size
-    ids = host_integers("ids", ids, low=0, high=n, limit=f"the vocabulary size {n}")
+    config, n = params.config, params.config.vocab_size
+    if not params.backend.is_concrete(params["embed.weight"]):
+        raise ValueError(
+            "params have no values here (under a trace, on meta, or lazy); generation needs them"
+        )
+    ids = host_integers(ids, Range("ids", n, "the vocabulary size"))
     mask = np.ones(ids.shape, dtype=bool) if mask is None else host_mask(mask, ids.shape)
     lengths = mask.sum(axis=1)
     if not lengths.all():
         raise ValueError(f"mask has no real token in row {int(np.argmin(lengths))}")
-    check_integer("max_new_tokens", max_new_tokens, low=0)
-    check_integer("pad", pad)
-    check_integer("vocab_size", n if vocab_size is None else vocab_size, low=1)
-    ends = () if eos is None else tuple(eos) if isinstance(eos, Iterable) else (eos,)
-    for end in ends:
-        check_integer("eos", end, low=0, high=n)
+    max_new_tokens = as_integer("max_new_tokens", max_new_tokens, low=0)
+    pad = as_integer("pad", pad, low=-(2**31), high=2**31)
+    vocab_size = n if vocab_size is None else as_integer("vocab_size", vocab_size, low=1)
+    ends = [] if eos is None else [eos] if is_integer(eos) or not isinstance(eos, Iterable) else list(eos)
+    ends = [as_integer("eos", end, low=0, high=n) for end in ends]
     if overflow not in ("raise", "slide"):
         raise ValueError(f"overflow is {overflow!r}; it must be 'raise' or 'slide'")
     needed = int(lengths.max()) + max_new_tokens - 1  # the last new token is never fed back
@@ -135,12 +140,12 @@ def _checked(
         params=params,
         ids=ids,
         mask=mask,
-        max_new_tokens=int(max_new_tokens),
+        max_new_tokens=max_new_tokens,
         eos=ends,
-        pad=int(pad),
-        cached=cache,
+        pad=pad,
+        cached=as_flag("cache", cache),
         window=config.max_seq_len if overflow == "slide" else None,
-        vocab_size=n if vocab_size is None else min(n, vocab_size),
+        vocab_size=min(n, vocab_size),
     )
 
 
@@ -148,7 +153,7 @@ def _steps(run: _Run, sampler: Sampler) -> Iterator[np.ndarray]:
     """The next id of each row, (b,), step by step, until every row has ended."""
     b, t = run.ids.shape
     backend = run.params.backend
-    uniforms = sampler.uniforms(b, run.max_new_tokens)
+    streams = sampler.streams(b)
     rows = [row[real].tolist() for row, real in zip(run.ids, run.mask, strict=True)]
     ended = np.zeros(b, dtype=bool)
     decoder, new = None, np.zeros(b, dtype=np.int64)
@@ -157,8 +162,7 @@ def _steps(run: _Run, sampler: Sampler) -> Iterator[np.ndarray]:
         if outgrown or not run.cached:
             logits = _whole(run, rows)
         elif decoder is None:
-            length = t + run.max_new_tokens - 1
-            decoder = backend.decoder(run.params, b, min(length, t + (run.window or length)))
+            decoder = backend.decoder(run.params, b, t + min(run.max_new_tokens - 1, AHEAD))
             logits = decoder(run.ids, None if run.mask.all() else run.mask)
         else:
             logits = decoder(new[:, None])
@@ -166,7 +170,7 @@ def _steps(run: _Run, sampler: Sampler) -> Iterator[np.ndarray]:
         finite = np.isfinite(logits).all(axis=1) | ended
         if not finite.all():
             raise ValueError(f"logits of row {int(np.argmin(finite))} are not finite at step {step}")
-        new = np.where(ended, 0, sampler.choose(np.where(ended[:, None], 0.0, logits), uniforms[:, step]))
+        new = np.where(ended, 0, sampler.choose(np.where(ended[:, None], 0.0, logits), streams))
         yield np.where(ended, run.pad, new)
         ended |= np.isin(new, run.eos)
         if ended.all():

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tinyxp import registry
 from tinyxp.ops import IGNORED, Kernels, cast
 from tinyxp.params import Params
-from tinyxp.registry import Backend
+from tinyxp.registry import Backend, dtype_name
 from tinyxp.typing import Array, Namespace
+
+if TYPE_CHECKING:
+    from tinyxp.cache import Cache
 
 
 class Inputs(NamedTuple):
@@ -36,13 +40,14 @@ def as_params(params: Params, xp: Namespace | None) -> Params:
 def prepare(params: Params, ids: Any, positions: Any, mask: Any, xp: Namespace | None) -> Inputs:
     """Checks and converts what forward, loss and extend share; raises ValueError naming what is wrong."""
     params = as_params(params, xp)
-    backend = params.backend
+    config, backend = params.config, params.backend
     device = backend.device_of(params["embed.weight"])
-    n = params.config.vocab_size
-    ids = integers("ids", ids, backend, device, low=0, high=n, limit=f"the vocabulary size {n}")
+    ids = integers(ids, Range("ids", config.vocab_size, "the vocabulary size"), backend, device)
     b, t = ids.shape
     if positions is not None:
-        positions = integers("positions", positions, backend, device, low=0, high=None, limit="")
+        largest = Range("positions", 2**31, "the limit")  # of the narrowest index, JAX's
+        learned = Range("positions", config.max_seq_len, "max_seq_len")
+        positions = integers(positions, learned if config.position == "learned" else largest, backend, device)
         if positions.shape not in ((1, t), (b, t)):
             raise ValueError(f"positions has shape {tuple(positions.shape)}; ids has {(b, t)}")
     if mask is not None:
@@ -56,89 +61,90 @@ def as_kernels(given: Any) -> Kernels:
         return Kernels()
     if isinstance(given, Kernels):
         return given
-    unknown = sorted(set(given) - set(Kernels._fields))
-    if unknown:
-        raise ValueError(f"kernels names {unknown}; known are {', '.join(Kernels._fields)}")
+    if not isinstance(given, Mapping):
+        raise ValueError(f"kernels is {given!r}; it must map names in tinyxp.ops to functions")
+    for name, function in given.items():
+        if name not in Kernels._fields:
+            raise ValueError(f"kernels names {name!r}; known are {', '.join(Kernels._fields)}")
+        if not callable(function):
+            raise ValueError(f"kernels maps {name!r} to {function!r}; it must be a function")
     return Kernels(**given)
 
 
 def targets_like(targets: Any, shape: tuple[int, ...], inputs: Inputs) -> Array:
     """Targets (b, t) in the vocabulary, or -100 where nothing is to be predicted."""
-    n = inputs.params.config.vocab_size
-    limit = f"the vocabulary size {n}; {IGNORED} marks a target that is left out"
-    wanted = integers(
-        "targets", targets, inputs.backend, inputs.device, low=0, high=n, limit=limit, besides=IGNORED
-    )
+    limits = Range("targets", inputs.params.config.vocab_size, "the vocabulary size", besides=IGNORED)
+    wanted = integers(targets, limits, inputs.backend, inputs.device)
     if tuple(wanted.shape) != shape:
         raise ValueError(f"targets has shape {tuple(wanted.shape)}; ids has {shape}")
     return wanted
 
 
 def check_learned_positions(inputs: Inputs, positions: Array) -> None:
-    """Raises ValueError where a learned position reaches max_seq_len; rotary ones have no end."""
-    config = inputs.params.config
-    if config.position != "learned":
+    """Raises ValueError where counting learned positions reaches max_seq_len; rotary ones have no end."""
+    config, backend = inputs.params.config, inputs.backend
+    if config.position != "learned" or inputs.positions is not None:
         return
-    known = inputs.ids.shape[1] if inputs.positions is None and inputs.mask is None else 0
-    if known <= config.max_seq_len and inputs.backend.is_concrete(positions):
-        known = int(inputs.params.xp.max(positions)) + 1
+    known = inputs.ids.shape[1] if inputs.mask is None else 0
+    if known <= config.max_seq_len and backend.is_concrete(positions):
+        known = int(backend.to_numpy(positions).max()) + 1
     if known > config.max_seq_len:
         raise ValueError(f"positions: {known} > {config.max_seq_len}, the max_seq_len of this model")
 
 
-def check_room(inputs: Inputs, real: Array, used: Array) -> None:
-    """Raises ValueError where a cache (b, s) has other rows than ids (b, t), or fewer than t slots left."""
-    (b, t), (rows, slots) = inputs.ids.shape, real.shape
+def check_cache(inputs: Inputs, cache: Cache) -> None:
+    """Raises ValueError where a cache is not of these parameters and ids, or has fewer than t slots left."""
+    params, backend, (b, t) = inputs.params, inputs.backend, inputs.ids.shape
+    if not backend.is_array(cache.real):
+        raise ValueError(f"cache holds no arrays of {backend.name}, which the parameters are of")
+    config, (rows, slots) = params.config, cache.real.shape
     if rows != b:
         raise ValueError(f"ids has {b} rows; the cache has {rows}")
-    known = t + int(used) if inputs.backend.is_concrete(used) else t
+    wanted = (config.n_layers, b, config.n_kv_heads, slots, config.head_dim)
+    found = (len(cache.keys), *cache.keys[0].shape)
+    if found != wanted or cache.keys[0].dtype != params.dtype:
+        raise ValueError(
+            f"cache has (layers, rows, heads, slots, head_dim) {found} in {dtype_name(cache.keys[0].dtype)}; "
+            f"the parameters want {wanted} in {dtype_name(params.dtype)}"
+        )
+    known = t + int(cache.used) if backend.is_concrete(cache.used) else t
     if known > slots:
         raise ValueError(f"cache length: {known} columns > {slots}, the length of this cache")
 
 
-def integers(
-    field: str,
-    x: Any,
-    backend: Backend,
-    device: Any,
-    *,
-    low: int,
-    high: int | None,
-    limit: str,
-    besides: int | None = None,
-) -> Array:
-    """Integers (b, t) with b and t of 1 or more, each in [low, high) or ``besides``, as the backend indexes.
+class Range(NamedTuple):
+    """What integers of a field may be: 0 up to ``high``, which ``what`` names, or ``besides``."""
+
+    field: str
+    high: int
+    what: str
+    besides: int | None = None
+
+
+def integers(x: Any, limits: Range, backend: Backend, device: Any) -> Array:
+    """Integers (b, t), neither of them 0, within their limits, in the dtype that the backend indexes with.
 
     Lists and arrays of other libraries are checked on NumPy, before any library could wrap or clip them;
     the backend's own wherever their values can be read: not under jit, on torch's meta device or lazily.
     """
     if not _is_native(x, backend):
-        host = host_integers(field, x, low=low, high=high, limit=limit, besides=besides)
-        return backend.from_numpy(host.astype(backend.index_dtype), device=device)
-    _check_integers(field, x, backend.xp, backend.is_concrete(x), low, high, limit, besides)
+        return backend.from_numpy(host_integers(x, limits).astype(backend.index_dtype), device=device)
+    _check_form(x, limits.field)
+    if backend.is_concrete(x):
+        _check_values(backend.to_numpy(x), limits)
     wanted: Array = cast(x, getattr(backend.xp, backend.index_dtype), xp=backend.xp)
     return wanted
 
 
-def host_integers(
-    field: str, x: Any, *, low: int, high: int | None, limit: str, besides: int | None = None
-) -> np.ndarray:
+def host_integers(x: Any, limits: Range) -> np.ndarray:
     """The same, on NumPy as int64."""
-    host = _to_host(field, x)
-    _check_integers(field, host, np, True, low, high, limit, besides)
+    host = _to_host(limits.field, x)
+    _check_form(host, limits.field)
+    _check_values(host, limits)
     return host.astype(np.int64)
 
 
-def _check_integers(
-    field: str,
-    x: Any,
-    xp: Namespace,
-    concrete: bool,
-    low: int,
-    high: int | None,
-    limit: str,
-    besides: int | None,
-) -> None:
+def _check_form(x: Any, field: str) -> None:
     shape = tuple(x.shape)
     if len(shape) != 2:
         raise ValueError(f"{field} has shape {shape}; it must be (batch, time)")
@@ -146,20 +152,26 @@ def _check_integers(
         raise ValueError(f"{field} has shape {shape}; batch and time must be 1 or more")
     if "int" not in _kind(x):
         raise ValueError(f"{field} has dtype {_kind(x)}; it must be an integer dtype")
-    if not concrete:
-        return
-    inside = x if besides is None else xp.where(x == besides, low, x)
-    for extreme in (int(xp.min(inside)), int(xp.max(inside))):
-        if extreme < low or (high is not None and extreme >= high):
-            most = "" if high is None else f" and below {limit}"
-            raise ValueError(f"{field} holds {extreme}; it must be {low} or more{most}")
+
+
+def _check_values(x: np.ndarray, limits: Range) -> None:
+    counted = x if limits.besides is None else x[x != limits.besides]
+    for extreme in (int(counted.min(initial=0)), int(counted.max(initial=0))):
+        if not 0 <= extreme < limits.high:
+            most = f"{limits.what} {limits.high}"
+            besides = "" if limits.besides is None else f"; {limits.besides} marks one that is left out"
+            raise ValueError(
+                f"{limits.field} holds {extreme}; it must be 0 or more and below {most}{besides}"
+            )
 
 
 def as_mask(mask: Any, shape: tuple[int, ...], backend: Backend, device: Any) -> Array:
     """A mask (b, t), True (or 1) on real tokens, False (or 0) on padding, as bool of the backend."""
     if not _is_native(mask, backend):
         return backend.from_numpy(host_mask(mask, shape), device=device)
-    _check_mask(mask, shape, backend.xp, backend.is_concrete(mask))
+    _check_mask_form(mask, shape)
+    if backend.is_concrete(mask):
+        _check_mask_values(backend.to_numpy(mask))
     bools: Array = mask if _kind(mask) == "bool" else mask != 0
     return bools
 
@@ -167,19 +179,22 @@ def as_mask(mask: Any, shape: tuple[int, ...], backend: Backend, device: Any) ->
 def host_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
     """The same, on NumPy."""
     host = _to_host("mask", mask)
-    _check_mask(host, shape, np, True)
+    _check_mask_form(host, shape)
+    _check_mask_values(host)
     return host.astype(bool)
 
 
-def _check_mask(mask: Any, shape: tuple[int, ...], xp: Namespace, concrete: bool) -> None:
+def _check_mask_form(mask: Any, shape: tuple[int, ...]) -> None:
     if tuple(mask.shape) != tuple(shape):
         raise ValueError(f"mask has shape {tuple(mask.shape)}; ids has {tuple(shape)}")
-    kind = _kind(mask)
-    if kind == "bool":
-        return
-    if "int" not in kind:
-        raise ValueError(f"mask has dtype {kind}; it must be bool (True on real tokens) or integers 0 and 1")
-    if concrete and not (int(xp.min(mask)) >= 0 and int(xp.max(mask)) <= 1):
+    if _kind(mask) != "bool" and "int" not in _kind(mask):
+        raise ValueError(
+            f"mask has dtype {_kind(mask)}; it must be bool (True on real tokens) or integers 0 and 1"
+        )
+
+
+def _check_mask_values(mask: np.ndarray) -> None:
+    if mask.dtype != bool and not ((mask == 0) | (mask == 1)).all():
         raise ValueError("mask holds integers other than 0 (padding) and 1 (a real token)")
 
 
@@ -190,11 +205,18 @@ def _is_native(x: Any, backend: Backend) -> bool:
 def _to_host(field: str, x: Any) -> np.ndarray:
     """Lists, NumPy arrays and arrays of any known library on NumPy."""
     if not isinstance(x, np.ndarray) and hasattr(x, "dtype") and hasattr(x, "shape"):
-        x = registry.backend_of(x).to_numpy(x)
+        owner = registry.backend_of(x)
+        if not owner.is_concrete(x):
+            raise ValueError(
+                f"{field} is an array of {owner.name} without values, and the parameters are of another "
+                f"library: pass xp=, or convert them with params.to"
+            )
+        x = owner.to_numpy(x)
     try:
         return np.asarray(x)
     except (ValueError, TypeError, OverflowError) as error:
-        raise ValueError(f"{field} is not a rectangular array of integers: {error}") from None
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{field} is not a rectangular array of integers: {reason}") from None
 
 
 def _kind(x: Array) -> str:

@@ -269,6 +269,8 @@ def extend(
     real column where ``last``, which costs the head for one column only. The given cache stays good.
     Errors as for ``forward``, and ValueError where the cache has no room for t columns or other rows.
     """
+    if not isinstance(cache, Cache):
+        raise ValueError(f"cache is a {type(cache).__name__}; it must come from tinyxp.new_cache")
     inputs = prepare(params, ids, positions, mask, xp)
     logits, extended = run(inputs, cache, kernels, untapped, last=last)
     assert extended is not None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp import registry
-from tinyxp.checks import check_integer
+from tinyxp.checks import as_integer
 from tinyxp.config import Config
 from tinyxp.registry import Backend
 from tinyxp.typing import Array, Namespace
@@ -27,44 +27,53 @@ class Params(Mapping[str, Array]):
     a gradient is a Params too.
     """
 
-    __slots__ = ("_arrays", "backend", "config")
+    __slots__ = ("_arrays", "_backend", "config")
 
     _arrays: dict[str, Array]
+    _backend: Backend | None
     config: Config
-    backend: Backend
 
     def __init__(self, arrays: Mapping[str, Array], config: Config) -> None:
         shapes = parameter_shapes(config)
         missing, unknown = sorted(shapes.keys() - arrays.keys()), sorted(arrays.keys() - shapes.keys())
         if missing or unknown:
             raise ValueError(f"parameters do not fit the config: missing {missing}, unknown {unknown}")
+        owners = {name: _owner(name, arrays[name]) for name in shapes}
         for name, shape in shapes.items():
             if tuple(arrays[name].shape) != shape:
                 raise ValueError(
                     f"parameter {name} has shape {tuple(arrays[name].shape)}; the config says {shape}"
                 )
-        libraries = {id(owner): owner for owner in map(registry.backend_of, arrays.values())}
-        if len(libraries) > 1:
-            names = ", ".join(sorted(owner.name for owner in libraries.values()))
+        backends = set(owners.values())
+        if len(backends) > 1:
+            names = ", ".join(sorted(owner.name for owner in backends))
             raise ValueError(f"parameters must be arrays of one library; these are of {names}")
         registry.load_imported()
-        self._set({name: arrays[name] for name in shapes}, config, *libraries.values())
+        self._set({name: arrays[name] for name in shapes}, config, backends.pop())
 
-    def _set(self, arrays: dict[str, Array], config: Config, backend: Backend) -> None:
-        for slot, value in (("_arrays", arrays), ("config", config), ("backend", backend)):
+    def _set(self, arrays: dict[str, Array], config: Config, backend: Backend | None) -> None:
+        for slot, value in (("_arrays", arrays), ("config", config), ("_backend", backend)):
             object.__setattr__(self, slot, value)
 
-    def _flatten(self) -> tuple[list[Array], tuple[tuple[str, ...], Config, Backend]]:
+    def _flatten(self) -> tuple[list[Array], tuple[tuple[str, ...], Config]]:
         """What a pytree takes apart: the leaves, and the static rest."""
-        return list(self._arrays.values()), (tuple(self._arrays), self.config, self.backend)
+        return list(self._arrays.values()), (tuple(self._arrays), self.config)
 
     @classmethod
-    def _unflatten(cls, leaves: Any, names: tuple[str, ...], config: Config, backend: Backend) -> Params:
+    def _unflatten(cls, leaves: Any, names: tuple[str, ...], config: Config) -> Params:
         """Puts them together again; the leaves may be another library's arrays, tracers or anything."""
         self = object.__new__(cls)
         arrays = dict(zip(names, leaves, strict=True))
-        self._set(arrays, config, registry.owner_of(arrays[names[0]]) or backend)
+        self._set(arrays, config, registry.owner_of(arrays[names[0]]))
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Params, (self._arrays, self.config)
+
+    @property
+    def backend(self) -> Backend:
+        """The adapter of the parameters' library."""
+        return registry.backend_of(self._arrays["embed.weight"]) if self._backend is None else self._backend
 
     @property
     def xp(self) -> Namespace:
@@ -125,13 +134,28 @@ class Params(Mapping[str, Array]):
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Params are read-only; {name} cannot be set")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Params are read-only; {name} cannot be deleted")
+
     # Identity, since comparing arrays of any library (or tracers) as truth values is an error.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        total = sum(math.prod(x.shape) for x in self.values())
-        return f"<Params of {self.xp.__name__}: {len(self)} arrays, {total:,} numbers, {self.dtype}>"
+        total = count_parameters(self.config)["total"]
+        library = "other leaves" if self._backend is None else self._backend.name
+        dtype = getattr(self._arrays["embed.weight"], "dtype", "no dtype")
+        return f"<Params of {library}: {len(self)} arrays, {total:,} numbers, {dtype}>"
+
+
+def _owner(name: str, x: Array) -> Backend:
+    """The library of a parameter; ValueError naming it where it is no floating array of a known one."""
+    try:
+        owner = registry.backend_of(x)
+        registry.dtype_name(x.dtype)
+    except ValueError as error:
+        raise ValueError(f"parameter {name}: {error}") from None
+    return owner
 
 
 def block_shapes(config: Config) -> Shapes:
@@ -214,7 +238,7 @@ def init(
     ``numpy.random.default_rng(seed)``, in the order of ``parameter_shapes``, and rounded to ``dtype``.
     (Radford et al., 2019.)
     """
-    check_integer("seed", seed, low=0)
+    seed = as_integer("seed", seed, low=0)
     target = registry.backend(xp)
     target.dtype(dtype)
     rng = np.random.default_rng(seed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,7 @@ class Backend:
         return x
 
     def decoder(self, params: Any, batch: int, length: int) -> Any:
-        """A ``tinyxp.decoding.Decoder`` for ``batch`` rows of up to ``length`` columns."""
+        """A ``tinyxp.decoding.Decoder`` for ``batch`` rows, with room for ``length`` columns at first."""
         from tinyxp.decoding import Decoder
 
         return Decoder(params, batch, length)
@@ -132,6 +133,8 @@ def dtype_name(dtype: Any) -> str:
     """The bare name of a dtype of any library, or of a name: torch.float32 -> "float32"."""
     if isinstance(dtype, str):
         name = dtype
+    elif dtype is None:
+        name = "None"  # which NumPy takes for float64
     else:
         try:
             name = np.dtype(dtype).name
@@ -144,6 +147,7 @@ def dtype_name(dtype: Any) -> str:
 
 _known: dict[str, EntryPoint] = {}
 _loaded: dict[str, Backend] = {}
+_loading: set[str] = set()
 
 
 def _entries() -> dict[str, EntryPoint]:
@@ -155,15 +159,25 @@ def _entries() -> dict[str, EntryPoint]:
 
 
 def load_imported() -> None:
-    """Loads the adapter of every library that is imported already, so that its arrays are known."""
+    """Loads the adapter of every library that is imported already, so that its arrays are known.
+
+    One that cannot be loaded must not keep the others from working: asked for by name, it says why.
+    """
     for name in _entries():
-        if name in sys.modules and name not in _loaded:
-            _load(name)
+        if sys.modules.get(name) is not None and name not in _loaded and name not in _loading:
+            with suppress(Exception):
+                _load(name)
 
 
 def _load(name: str) -> Backend:
     if name not in _loaded:
-        found: Backend = _entries()[name].load()
+        _loading.add(name)  # an adapter may import tinyxp, which loads what is imported
+        try:
+            found = _entries()[name].load()
+        finally:
+            _loading.discard(name)
+        if not isinstance(found, Backend):
+            raise ValueError(f"backend {name!r} is {found!r}; it must be a tinyxp.Backend")
         _loaded[name] = _loaded.setdefault(found.name, found)
     return _loaded[name]
 
@@ -178,23 +192,28 @@ def backend(name_or_module: str | Namespace) -> Backend:
     if isinstance(name_or_module, Backend):
         return name_or_module
     if isinstance(name_or_module, str):
-        name = name_or_module
+        given = name_or_module
     elif isinstance(name_or_module, ModuleType):
-        name = name_or_module.__name__.removeprefix("array_api_compat.").partition(".")[0]
+        given = name_or_module.__name__
     else:
         raise ValueError(
             f"xp is {name_or_module!r}; it must be an array namespace such as numpy or jax.numpy"
         )
-    if name in _loaded:
-        return _loaded[name]
+    if given in _loaded:
+        return _loaded[given]
+    full = given.removeprefix("array_api_compat.")
+    name = full.partition(".")[0]
     if name not in _entries():
-        raise ValueError(f"backend is {name!r}; known are {', '.join(sorted(_entries()))}")
+        raise ValueError(f"backend is {given!r}; known are {', '.join(sorted(_entries()))}")
     try:
-        return _load(name)
+        found = _load(name)
     except ModuleNotFoundError as error:
         raise ImportError(
             f"backend {name!r} needs {error.name!r}, which is not installed: pip install {error.name!r}"
         ) from error
+    if full not in (name, found.xp.__name__.removeprefix("array_api_compat.")):
+        raise ValueError(f"xp is {given}, which is not the array namespace of {name}: {found.xp.__name__} is")
+    return found
 
 
 def available_backends() -> dict[str, str | None]:
@@ -202,13 +221,24 @@ def available_backends() -> dict[str, str | None]:
 
     Nothing is imported. An alias stands for the library whose adapter it shares.
     """
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError
 
-    library_of = {e.value: name for name, e in _entries().items() if importlib.util.find_spec(name)}
-    return {
-        name: version(library_of[entry.value]) if entry.value in library_of else None
-        for name, entry in sorted(_entries().items())
-    }
+    versions: dict[str, str] = {}
+    for name, entry in _entries().items():
+        with suppress(PackageNotFoundError, ValueError):  # what find_spec raises for a module in the making
+            if importlib.util.find_spec(name) is not None:
+                versions[entry.value] = _version(name)
+    return {name: versions.get(entry.value) for name, entry in sorted(_entries().items())}
+
+
+def _version(library: str) -> str:
+    """The version of the distribution that a library's import name belongs to."""
+    from importlib.metadata import PackageNotFoundError, packages_distributions, version
+
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return version(packages_distributions().get(library, [library])[0])
 
 
 def owner_of(x: object) -> Backend | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from tinyxp.checks import check_integer, is_number
+from tinyxp.checks import as_integer, is_number
 from tinyxp.ops import softmax, widen
 from tinyxp.typing import Array, Namespace
 
@@ -79,24 +78,23 @@ class Sampler:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if not is_number(self.temperature) or not 0.0 <= self.temperature < math.inf:
+        if not is_number(self.temperature) or self.temperature < 0.0:
             raise ValueError(f"temperature is {self.temperature!r}; it must be a finite number of 0 or more")
         if self.top_k is not None:
-            check_integer("top_k", self.top_k, low=1)
+            as_integer("top_k", self.top_k, low=1)
         if self.top_p is not None and (not is_number(self.top_p) or not 0.0 <= self.top_p <= 1.0):
             raise ValueError(f"top_p is {self.top_p!r}; it must be a number from 0 to 1")
         if self.seed is not None:
-            check_integer("seed", self.seed, low=0)
+            as_integer("seed", self.seed, low=0)
 
-    def uniforms(self, rows: int, steps: int) -> np.ndarray:
-        """The random numbers of a whole generation, (rows, steps), all up front."""
-        if self.seed is None:
-            return np.random.default_rng().random((rows, steps))
-        return np.stack([np.random.default_rng([self.seed, row]).random(steps) for row in range(rows)])
+    def streams(self, rows: int) -> list[np.random.Generator]:
+        """Each row's source of uniforms."""
+        return [np.random.default_rng(None if self.seed is None else [self.seed, row]) for row in range(rows)]
 
-    def choose(self, logits: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """The next id of each row. logits (b, n), uniforms (b,) -> (b,)."""
+    def choose(self, logits: np.ndarray, streams: list[np.random.Generator]) -> np.ndarray:
+        """The next id of each row, which takes one uniform from its stream. logits (b, n) -> (b,)."""
         if self.temperature == 0.0:
             return np.asarray(greedy(logits, xp=np))
-        p = probabilities(logits, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, xp=np)
-        return np.asarray(draw(p, uniforms, xp=np))
+        with np.errstate(over="ignore"):  # a temperature near 0 sends all but the likeliest to -inf
+            p = probabilities(logits, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, xp=np)
+        return np.asarray(draw(p, np.asarray([stream.random() for stream in streams]), xp=np))

@@ -117,6 +117,7 @@ def test_a_reader_that_leaves_gets_no_traceback(stories: Path) -> None:
             ["-m", "{stories}", "--device", "cuda:7", "--backend", "torch"],
             "device is 'cuda:7'; torch has cpu",
         ),
+        (["-m", "{stories}", "--device", "meta", "--backend", "torch"], "params have no values here"),
         (["-m", "{stories}", "--dtype", "float8"], "dtype is 'float8'; known are float64, float32"),
         (
             ["-m", "{stories}", "--dtype", "bfloat16"],
@@ -200,6 +201,26 @@ def test_convert_refuses_formats_that_are_not_written(tiny: Path, tmp_path: Path
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_convert_refuses_to_write_over_a_model(tiny: Path, tmp_path: Path) -> None:
+    before = (tiny / "model.safetensors").read_bytes()
+    for destination in (tiny, ""):
+        done = run("convert", tiny, destination)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+    assert run("convert", tiny, tmp_path / "m.npz").returncode == 0
+    assert "holds a model already" in run("convert", tiny, tmp_path / "m.npz").stderr
+    assert (tiny / "model.safetensors").read_bytes() == before
+
+
+def test_closed_streams_get_one_line(stories: Path) -> None:
+    command = f"{sys.executable} -m tinyxp generate - -m {stories} -n 3"
+    for closed in ("<&-", ">&- </dev/null"):
+        done = subprocess.run(f"{command} {closed}", shell=True, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2
+        assert done.stderr.startswith("tinyxp: ")
+        assert done.stderr.count("\n") == 1
 
 
 def test_backends_lists_every_library() -> None:

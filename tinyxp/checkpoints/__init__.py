@@ -101,10 +101,13 @@ def convert(src: PathLike, dst: PathLike, *, progress: Progress | None = None) -
     """The model at ``src`` (as for ``load``) -> ``dst`` (as for ``save``), tensor by tensor, dtypes kept.
 
     Tokenizer files beside the source go into a destination folder too, and the ids of its special tokens
-    into config.json. ``progress(done, total)`` hears of the bytes of the parameters written.
+    into config.json. ``progress(done, total)`` hears of the bytes of the parameters written. Raises
+    ValueError where a model stands at ``dst`` already, the source not least.
     """
     target = Path(dst)
     _refuse_format(target)
+    if (target / "config.json").exists() or (_is_npz(target) and target.exists()):
+        raise ValueError(f"{target}: holds a model already; name another destination, or remove that one")
     checkpoint = _open(src)
     checkpoint.verify()
     weights = _counted(checkpoint.weights(), progress)
@@ -145,6 +148,8 @@ def _locate(path: PathLike, patterns: tuple[str, ...]) -> Path:
 
 
 def _refuse_format(path: Path) -> None:
+    if path == Path():
+        raise ValueError("the path to write to is empty, or the current folder")
     if path.suffix.lower() in _NEVER_WRITTEN:
         raise ValueError(
             f"{path}: {path.suffix} is not written; name a folder (Hugging Face's layout) or an .npz"

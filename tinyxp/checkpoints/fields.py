@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tinyxp.checks import check_integer, check_positive
+from tinyxp.checks import as_integer, as_positive
 from tinyxp.errors import UnsupportedModelError
 
 # A key that nobody reads may be decoration, or may ask for another computation, as these words do.
@@ -45,13 +45,11 @@ class Fields:
 
     def integer(self, key: str, default: int | None = None) -> int:
         value = self._given(key, default)
-        check_integer(f"{self._prefix}{key}", value, low=1)
-        return int(value)
+        return as_integer(f"{self._prefix}{key}", value, low=1)
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self._given(key, default)
-        check_positive(f"{self._prefix}{key}", value)
-        return float(value)
+        return as_positive(f"{self._prefix}{key}", value)
 
     def flag(self, key: str, default: bool) -> bool:
         value = self.get(key, default)

@@ -74,6 +74,8 @@ def generate(
     import tinyxp
 
     if prompt == "-":
+        if sys.stdin is None:
+            raise ValueError("PROMPT is '-', but standard input is closed")
         prompt = sys.stdin.read()
     adapter = tinyxp.backend(backend)
     text = tinyxp.load_tokenizer(tokenizer or model)
@@ -85,6 +87,13 @@ def generate(
     )
     adapter.synchronize(list(params.values()))
 
+    longest, reach = params.config.max_seq_len, len(prompt_ids) + max_new_tokens
+    if params.config.position == "rope" and reach > longest and not slide:
+        click.echo(
+            f"tinyxp: {len(prompt_ids)} prompt and {max_new_tokens} new tokens may exceed the {longest} "
+            "that this model was trained on; --slide keeps to them",
+            err=True,
+        )
     writer = _Writer(prompt, quiet=as_json)
     times = [time.perf_counter()]
     ids: list[int] = []

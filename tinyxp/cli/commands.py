@@ -1,0 +1,38 @@
+"""The commands, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+import tinyxp
+from tinyxp.cli.generation import generate
+from tinyxp.cli.libraries import backends
+from tinyxp.cli.models import convert, info
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tinyxp.__version__, package_name="tinyxp")
+def cli() -> None:
+    """One decoder-only transformer on NumPy, PyTorch and JAX."""
+
+
+for command in (generate, info, convert, backends):
+    cli.add_command(command)
+
+
+def run() -> int:
+    """Runs the command that the arguments name; its exit status."""
+    try:
+        if sys.stdout is None:
+            raise ValueError("standard output is closed")
+        status = cli(standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except (click.ClickException, ValueError, ImportError, OSError, MemoryError) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        click.echo(f"tinyxp: {' '.join(text.split()) or type(error).__name__}", err=True)
+        return 2
