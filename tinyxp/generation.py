@@ -114,10 +114,12 @@ def _checked(
 ) -> _Run:
     params = as_params(params, xp)
     config, n = params.config, params.config.vocab_size
-    if not params.backend.is_concrete(params["embed.weight"]):
+    try:
+        params.backend.to_numpy(params["final_norm.weight"])
+    except (TypeError, RuntimeError):  # what JAX raises under a trace, and torch on meta
         raise ValueError(
-            "params have no values here (under a trace, on meta, or lazy); generation needs them"
-        )
+            "params have no values here (under a trace, or on meta); generation needs them"
+        ) from None
     ids = host_integers(ids, Range("ids", n, "the vocabulary size"))
     mask = np.ones(ids.shape, dtype=bool) if mask is None else host_mask(mask, ids.shape)
     lengths = mask.sum(axis=1)

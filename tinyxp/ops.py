@@ -107,8 +107,7 @@ def erf(x: Array, *, xp: Namespace) -> Array:
     squared, total = held * held, 0.0 * held
     for node, weight in _GAUSS_LEGENDRE:
         total = total + weight * xp.exp(-(node * node) * squared)
-    far = xp.where(x > 0.0, 1.0, -1.0)
-    integral: Array = xp.where(near, total * held * (2.0 / math.sqrt(math.pi)), far)
+    integral: Array = xp.where(near, total * held * (2.0 / math.sqrt(math.pi)), xp.sign(x))
     return integral
 
 

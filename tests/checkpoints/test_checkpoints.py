@@ -128,7 +128,9 @@ def test_convert_keeps_dtypes_tokenizer_and_special_ids(folder: Path, params: Pa
     assert {info.dtype for info in describe(new)} == {"BF16"}
     convert(folder, tmp_path / "m.npz")
     convert(tmp_path / "m.npz", tmp_path / "last")
-    convert(new, new)  # onto itself
+    for taken in (new, tmp_path / "m.npz"):
+        with pytest.raises(ValueError, match="holds a model already"):
+            convert(folder, taken)
     for path in (new, tmp_path / "m.npz", tmp_path / "last"):
         assert equal(tinyxp.load(path), tinyxp.load(folder))
     assert (tmp_path / "last" / "model.safetensors").read_bytes() == (
