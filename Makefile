@@ -3,21 +3,22 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SMOLLM2 := .cache/SmolLM2-135M-Instruct.Q4_1.gguf
-PROMPT ?= Once upon a time, there was a little
+export PROMPT ?= Once upon a time, there was a little
 TOKENS ?= 60
-GENERATE = $(BIN)/tinyxp generate "$(PROMPT)" -m $(SMOLLM2) -n $(TOKENS) --stats
+GENERATE := $(BIN)/tinyxp generate "$$PROMPT" -m $(SMOLLM2) -n $(TOKENS) --stats
 
 .PHONY: demo demo-all test test-long lint clean
 .DELETE_ON_ERROR:
 
 demo: .venv/core $(SMOLLM2)
-	@printf '%s' '$(PROMPT)'
+	@[ -t 1 ] || printf '%s' "$$PROMPT"  # on a terminal the command shows it itself
 	@$(GENERATE)
 
 demo-all: .venv/frameworks $(SMOLLM2)
 	@for backend in numpy torch jax; do \
-		printf '\n%s: %s' "$$backend" '$(PROMPT)'; \
-		$(GENERATE) --backend $$backend | tee .cache/demo.$$backend || exit 1; \
+		printf '\n%s: %s' "$$backend" "$$PROMPT"; \
+		$(GENERATE) --backend $$backend | tee .cache/demo.$$backend; \
+		[ -s .cache/demo.$$backend ] || exit 1; \
 	done
 	@cmp .cache/demo.numpy .cache/demo.torch && cmp .cache/demo.numpy .cache/demo.jax
 	@echo; echo 'The same text from all three.'

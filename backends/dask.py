@@ -14,13 +14,10 @@ from tinyxp.registry import Backend
 
 
 class DaskBackend(Backend):
-    """Nothing has values before ``compute``, so nothing is checked."""
+    """Lazy: values are computed when NumPy is asked for, as checking ids asks."""
 
     def is_array(self, x: object) -> bool:
         return isinstance(x, da.Array)
-
-    def is_concrete(self, x: Any) -> bool:
-        return False
 
     def to_numpy(self, x: Any) -> np.ndarray:
         return np.asarray(x.compute())

@@ -31,6 +31,12 @@ class JaxBackend(Backend):
         return not isinstance(x, jax.core.Tracer)
 
     def from_numpy(self, x: np.ndarray, *, dtype: str | None = None, device: Any = None) -> jax.Array:
+        if x.dtype.kind in "iu" and not jax.config.jax_enable_x64:
+            if x.size and not np.iinfo(np.int32).min <= x.min() <= x.max() <= np.iinfo(np.int32).max:
+                raise ValueError(f"integers from {x.min()} to {x.max()} exceed int32, the widest without x64")
+            x = x.astype(np.int32) if x.dtype.itemsize == 8 else x
+        if dtype is None and x.dtype.kind == "f":
+            dtype = x.dtype.name  # JAX would make float32 of float64 without a word
         return jnp.asarray(x, dtype=None if dtype is None else self.dtype(dtype), device=self.device(device))
 
     def to_numpy(self, x: jax.Array) -> np.ndarray:

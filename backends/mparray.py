@@ -13,9 +13,6 @@ from tinyxp.registry import Backend
 class MPArrayBackend(Backend):
     """Its floating arrays hold mpmath numbers; to_numpy rounds them to float64."""
 
-    def is_array(self, x: object) -> bool:
-        return isinstance(x, xp.MPArray)
-
     def to_numpy(self, x: Any) -> np.ndarray:
         kinds = {"real floating": float, "integral": int, "bool": bool}
         (kind,) = [python for name, python in kinds.items() if xp.isdtype(x.dtype, name)]

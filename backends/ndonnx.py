@@ -13,9 +13,6 @@ from tinyxp.registry import Backend
 class NdonnxBackend(Backend):
     """Arrays with values compute at once; those without build a graph."""
 
-    def is_array(self, x: object) -> bool:
-        return isinstance(x, xp.Array)
-
     def is_concrete(self, x: Any) -> bool:
         try:
             x.unwrap_numpy()

@@ -9,16 +9,22 @@ import numpy as np
 
 from tinyxp.registry import Backend
 
-xp.set_array_api_strict_flags(
-    api_version="2024.12", boolean_indexing=False, data_dependent_shapes=False, enabled_extensions=()
-)
-
 
 class StrictBackend(Backend):
     """Arrays on one of three devices, none of which mixes with another."""
 
-    def is_array(self, x: object) -> bool:
-        return isinstance(x, xp._array_object.Array)
+    turned_off = False
+
+    def selected(self) -> None:
+        """Turns the optional features off, once; who imports the library for other ends keeps them."""
+        if not self.turned_off:
+            xp.set_array_api_strict_flags(
+                api_version="2024.12",
+                boolean_indexing=False,
+                data_dependent_shapes=False,
+                enabled_extensions=(),
+            )
+            self.turned_off = True
 
     def to_numpy(self, x: Any) -> np.ndarray:
         return np.asarray(x.to_device(xp.Device("CPU_DEVICE")))

@@ -33,7 +33,7 @@ class TorchBackend(Backend):
 
     def from_numpy(self, x: np.ndarray, *, dtype: str | None = None, device: Any = None) -> torch.Tensor:
         writable = x if x.flags.writeable else x.copy()  # torch warns of read-only memory
-        tensor = torch.from_numpy(np.ascontiguousarray(writable))
+        tensor = torch.from_numpy(np.asarray(writable, order="C"))
         return tensor.to(dtype=None if dtype is None else self.dtype(dtype), device=self.device(device))
 
     def to_numpy(self, x: torch.Tensor) -> np.ndarray:

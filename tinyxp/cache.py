@@ -35,7 +35,7 @@ def new_cache(params: Params, batch: int, length: int) -> Cache:
     batch, length = as_integer("batch", batch, low=1), as_integer("length", length, low=1)
     config, xp = params.config, params.xp
     index = getattr(xp, params.backend.index_dtype)
-    zeros = partial(xp.zeros, device=params.backend.device_of(params["embed.weight"]))
+    zeros = partial(xp.zeros, device=params.device)
     shape = (batch, config.n_kv_heads, length, config.head_dim)
     return Cache(
         keys=tuple(zeros(shape, dtype=params.dtype) for _ in range(config.n_layers)),
@@ -58,8 +58,8 @@ class Layout(NamedTuple):
 
 def lay_out(inputs: Inputs, cache: Cache | None) -> Layout:
     """Causality by the order of slots, padding by the mask, positions given or counted over real tokens."""
-    params, ids, positions, mask, _, device = inputs
-    xp, (b, t) = params.xp, ids.shape
+    params, ids, positions, mask = inputs
+    xp, device, (b, t) = params.xp, params.device, ids.shape
     columns = xp.arange(t, device=device)
     if cache is not None:
         check_cache(inputs, cache)

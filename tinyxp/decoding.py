@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tinyxp.cache import Cache, new_cache
 from tinyxp.model import extend
 from tinyxp.params import Params
-from tinyxp.typing import Array
 
 CHUNK = 512
 """A longer prompt is fed in pieces of this many columns, so that scores take memory in proportion to t."""
@@ -56,16 +53,9 @@ class Decoder:
 
 def _lengthened(cache: Cache, more: int, params: Params) -> Cache:
     """The cache with ``more`` empty slots."""
-    xp = params.xp
-    b = cache.real.shape[0]
-    spare = new_cache(params, b, more)
-
-    def joined(old: Any, new: Any, axis: int) -> Array:
-        array: Array = xp.concat([old, new], axis=axis)
-        return array
-
+    concat, spare = params.xp.concat, new_cache(params, cache.real.shape[0], more)
     return cache._replace(
-        keys=tuple(joined(a, b, 2) for a, b in zip(cache.keys, spare.keys, strict=True)),
-        values=tuple(joined(a, b, 2) for a, b in zip(cache.values, spare.values, strict=True)),
-        real=joined(cache.real, spare.real, 1),
+        keys=tuple(concat(pair, axis=2) for pair in zip(cache.keys, spare.keys, strict=True)),
+        values=tuple(concat(pair, axis=2) for pair in zip(cache.values, spare.values, strict=True)),
+        real=concat((cache.real, spare.real), axis=1),
     )

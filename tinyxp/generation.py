@@ -114,12 +114,8 @@ def _checked(
 ) -> _Run:
     params = as_params(params, xp)
     config, n = params.config, params.config.vocab_size
-    try:
-        params.backend.to_numpy(params["final_norm.weight"])
-    except (TypeError, RuntimeError):  # what JAX raises under a trace, and torch on meta
-        raise ValueError(
-            "params have no values here (under a trace, or on meta); generation needs them"
-        ) from None
+    if not params.backend.is_concrete(params["embed.weight"]):
+        raise ValueError("params have no values here (under a trace, or on meta); generation needs them")
     ids = host_integers(ids, Range("ids", n, "the vocabulary size"))
     mask = np.ones(ids.shape, dtype=bool) if mask is None else host_mask(mask, ids.shape)
     lengths = mask.sum(axis=1)
@@ -193,5 +189,4 @@ def _whole(run: _Run, rows: list[list[int]]) -> np.ndarray:
 
 def _as_ids(run: _Run, ids: np.ndarray) -> Array:
     backend = run.params.backend
-    device = backend.device_of(run.params["embed.weight"])
-    return backend.from_numpy(ids.astype(backend.index_dtype), device=device)
+    return backend.from_numpy(ids.astype(backend.index_dtype), device=run.params.device)

@@ -10,7 +10,7 @@ import numpy as np
 from tinyxp import registry
 from tinyxp.ops import IGNORED, Kernels, cast
 from tinyxp.params import Params
-from tinyxp.registry import Backend, dtype_name
+from tinyxp.registry import Backend, bare_name, dtype_name
 from tinyxp.typing import Array, Namespace
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ class Inputs(NamedTuple):
     ids: Array
     positions: Array | None
     mask: Array | None
-    backend: Backend
-    device: Any
 
 
 def as_params(params: Params, xp: Namespace | None) -> Params:
@@ -40,19 +38,18 @@ def as_params(params: Params, xp: Namespace | None) -> Params:
 def prepare(params: Params, ids: Any, positions: Any, mask: Any, xp: Namespace | None) -> Inputs:
     """Checks and converts what forward, loss and extend share; raises ValueError naming what is wrong."""
     params = as_params(params, xp)
-    config, backend = params.config, params.backend
-    device = backend.device_of(params["embed.weight"])
+    config, backend, device = params.config, params.backend, params.device
     ids = integers(ids, Range("ids", config.vocab_size, "the vocabulary size"), backend, device)
     b, t = ids.shape
     if positions is not None:
-        largest = Range("positions", 2**31, "the limit")  # of the narrowest index, JAX's
+        largest = Range("positions", 2**31, "the limit")  # int32's, the narrowest index of a backend
         learned = Range("positions", config.max_seq_len, "max_seq_len")
         positions = integers(positions, learned if config.position == "learned" else largest, backend, device)
         if positions.shape not in ((1, t), (b, t)):
             raise ValueError(f"positions has shape {tuple(positions.shape)}; ids has {(b, t)}")
     if mask is not None:
         mask = as_mask(mask, (b, t), backend, device)
-    return Inputs(params, ids, positions, mask, backend, device)
+    return Inputs(params, ids, positions, mask)
 
 
 def as_kernels(given: Any) -> Kernels:
@@ -73,8 +70,9 @@ def as_kernels(given: Any) -> Kernels:
 
 def targets_like(targets: Any, shape: tuple[int, ...], inputs: Inputs) -> Array:
     """Targets (b, t) in the vocabulary, or -100 where nothing is to be predicted."""
-    limits = Range("targets", inputs.params.config.vocab_size, "the vocabulary size", besides=IGNORED)
-    wanted = integers(targets, limits, inputs.backend, inputs.device)
+    params = inputs.params
+    limits = Range("targets", params.config.vocab_size, "the vocabulary size", besides=IGNORED)
+    wanted = integers(targets, limits, params.backend, params.device)
     if tuple(wanted.shape) != shape:
         raise ValueError(f"targets has shape {tuple(wanted.shape)}; ids has {shape}")
     return wanted
@@ -82,7 +80,7 @@ def targets_like(targets: Any, shape: tuple[int, ...], inputs: Inputs) -> Array:
 
 def check_learned_positions(inputs: Inputs, positions: Array) -> None:
     """Raises ValueError where counting learned positions reaches max_seq_len; rotary ones have no end."""
-    config, backend = inputs.params.config, inputs.backend
+    config, backend = inputs.params.config, inputs.params.backend
     if config.position != "learned" or inputs.positions is not None:
         return
     known = inputs.ids.shape[1] if inputs.mask is None else 0
@@ -94,7 +92,7 @@ def check_learned_positions(inputs: Inputs, positions: Array) -> None:
 
 def check_cache(inputs: Inputs, cache: Cache) -> None:
     """Raises ValueError where a cache is not of these parameters and ids, or has fewer than t slots left."""
-    params, backend, (b, t) = inputs.params, inputs.backend, inputs.ids.shape
+    params, backend, (b, t) = inputs.params, inputs.params.backend, inputs.ids.shape
     if not backend.is_array(cache.real):
         raise ValueError(f"cache holds no arrays of {backend.name}, which the parameters are of")
     config, (rows, slots) = params.config, cache.real.shape
@@ -125,7 +123,7 @@ def integers(x: Any, limits: Range, backend: Backend, device: Any) -> Array:
     """Integers (b, t), neither of them 0, within their limits, in the dtype that the backend indexes with.
 
     Lists and arrays of other libraries are checked on NumPy, before any library could wrap or clip them;
-    the backend's own wherever their values can be read: not under jit, on torch's meta device or lazily.
+    the backend's own wherever their values can be read: not under jit or on torch's meta device.
     """
     if not _is_native(x, backend):
         return backend.from_numpy(host_integers(x, limits).astype(backend.index_dtype), device=device)
@@ -195,7 +193,8 @@ def _check_mask_form(mask: Any, shape: tuple[int, ...]) -> None:
 
 def _check_mask_values(mask: np.ndarray) -> None:
     if mask.dtype != bool and not ((mask == 0) | (mask == 1)).all():
-        raise ValueError("mask holds integers other than 0 (padding) and 1 (a real token)")
+        wrong = mask[(mask != 0) & (mask != 1)][0]
+        raise ValueError(f"mask holds {wrong}; it must be 0 (padding) or 1 (a real token)")
 
 
 def _is_native(x: Any, backend: Backend) -> bool:
@@ -220,4 +219,4 @@ def _to_host(field: str, x: Any) -> np.ndarray:
 
 
 def _kind(x: Array) -> str:
-    return str(x.dtype).rsplit(".", 1)[-1]
+    return bare_name(x.dtype)

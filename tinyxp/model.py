@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from tinyxp import ops
 from tinyxp.cache import Cache, Layout, lay_out
+from tinyxp.checks import as_flag
 from tinyxp.config import Config
 from tinyxp.inputs import Inputs, as_kernels, prepare, targets_like
 from tinyxp.ops import Kernels, untapped
@@ -35,14 +36,17 @@ LayerCache = tuple[Array, Array]
 
 
 def linear(w: Weights, name: str, x: Array, ctx: Context) -> Array:
+    """``ops.linear`` with the weight, and the bias if there is one, of that name. (b, t, i) -> (b, t, o)."""
     return ctx.kernels.linear(x, w[f"{name}.weight"], w.get(f"{name}.bias"), xp=ctx.xp)
 
 
 def rms(w: Weights, name: str, x: Array, ctx: Context) -> Array:
+    """``ops.rms_norm`` with the weight of that name. (b, t, d) -> (b, t, d)."""
     return ctx.kernels.rms_norm(x, w[f"{name}.weight"], ctx.config.norm_eps, xp=ctx.xp)
 
 
 def layer(w: Weights, name: str, x: Array, ctx: Context) -> Array:
+    """``ops.layer_norm`` with the weight and bias of that name. (b, t, d) -> (b, t, d)."""
     return ctx.kernels.layer_norm(x, w[f"{name}.weight"], w[f"{name}.bias"], ctx.config.norm_eps, xp=ctx.xp)
 
 
@@ -182,8 +186,8 @@ def run(
     inputs: Inputs, cache: Cache | None, kernels: Any, tap: Tap, *, last: bool = False
 ) -> tuple[Array, Cache | None]:
     """One pass over checked inputs, after what ``cache`` holds: logits (b, t, n) and the cache after it."""
-    params, ids, device = inputs.params, inputs.ids, inputs.device
-    config, xp = params.config, params.xp
+    params, ids = inputs.params, inputs.ids
+    config, xp, device = params.config, params.xp, params.device
     layout = lay_out(inputs, cache)
     angles = rotation(config, layout.positions, params.dtype, xp=xp, device=device)
     ctx = Context(config, as_kernels(kernels), layout, angles, xp)
@@ -212,7 +216,7 @@ def forward(
     positions: Any = None,
     mask: Any = None,
     kernels: Any = None,
-    tap: Tap = untapped,
+    tap: Tap | None = None,
 ) -> Array:
     """logits[b, t] = the model's scores for the token after ids[b, :t+1].
 
@@ -223,11 +227,13 @@ def forward(
     same signature. ``tap(name, x) -> x`` sees, and may replace, every value on the way.
 
     Raises ValueError naming the value and its limit for ids outside the vocabulary, wrong shapes and dtypes,
-    and learned positions of max_seq_len or more, wherever values can be read: not under jit, on torch's meta
-    device or in a lazy library. Rotary positions may exceed max_seq_len.
+    and learned positions of max_seq_len or more, wherever values can be read: not under jit, nor on torch's
+    meta device. Rotary positions may exceed max_seq_len.
     """
     inputs = prepare(params, ids, positions, mask, xp)
-    logits, _ = run(inputs, None, kernels, tap)
+    if tap is not None and not callable(tap):
+        raise ValueError(f"tap is {tap!r}; it must be a function of a name and an array")
+    logits, _ = run(inputs, None, kernels, tap or untapped)
     return logits
 
 
@@ -266,11 +272,14 @@ def extend(
     """logits for t more columns after those in ``cache``, and the cache with them: prefill, chunk or step.
 
     Shapes: ids (b, t), mask (b, t) of the new columns -> logits (b, t, n), or (b, 1, n) of each row's last
-    real column where ``last``, which costs the head for one column only. The given cache stays good.
-    Errors as for ``forward``, and ValueError where the cache has no room for t columns or other rows.
+    real column where ``last``, which costs the head for one column only. The given cache stays good, unless
+    ``kernels`` has a write_cache in place. Errors as for ``forward``, and ValueError where the cache has no
+    room for t columns, or is of other rows or another model. Under jit nothing is known of how full it is:
+    columns beyond its length are dropped.
     """
     if not isinstance(cache, Cache):
         raise ValueError(f"cache is a {type(cache).__name__}; it must come from tinyxp.new_cache")
+    last = as_flag("last", last)
     inputs = prepare(params, ids, positions, mask, xp)
     logits, extended = run(inputs, cache, kernels, untapped, last=last)
     assert extended is not None

@@ -1,7 +1,8 @@
 """The arithmetic of a decoder: pure functions of arrays, in the Python array API standard alone.
 
-Every function takes its namespace as ``xp`` and returns the dtype of its first argument. Shapes are written
-with the letters of ``model.py``. A backend may bring faster twins of the functions in ``Kernels``.
+Every function takes its namespace as ``xp``, and returns the dtype of its first argument unless it says
+otherwise. Shapes are written with the letters of ``model.py``. A backend may bring faster twins of the
+functions in ``Kernels``.
 """
 
 from __future__ import annotations

@@ -34,7 +34,9 @@ class Params(Mapping[str, Array]):
     config: Config
 
     def __init__(self, arrays: Mapping[str, Array], config: Config) -> None:
-        shapes = parameter_shapes(config)
+        shapes = parameter_shapes(as_config(config))
+        if not isinstance(arrays, Mapping):
+            raise ValueError(f"arrays is a {type(arrays).__name__}; it must map names to arrays")
         missing, unknown = sorted(shapes.keys() - arrays.keys()), sorted(arrays.keys() - shapes.keys())
         if missing or unknown:
             raise ValueError(f"parameters do not fit the config: missing {missing}, unknown {unknown}")
@@ -92,6 +94,8 @@ class Params(Mapping[str, Array]):
         ``rename`` maps the mapping's names to ours: a dict (names that it lacks stay as they are) or a
         function, whose None leaves an entry out. Raises ValueError where two names become one.
         """
+        if not isinstance(mapping, Mapping):
+            raise ValueError(f"mapping is a {type(mapping).__name__}; it must map names to arrays")
         arrays: dict[str, Array] = {}
         for theirs, array in mapping.items():
             ours = rename(theirs) if callable(rename) else (rename or {}).get(theirs, theirs)
@@ -116,6 +120,11 @@ class Params(Mapping[str, Array]):
     def block(self, i: int) -> dict[str, Array]:
         """The parameters of block ``i`` under their names within it, such as ``attn.q.weight``."""
         return {name: self._arrays[f"blocks.{i}.{name}"] for name in block_shapes(self.config)}
+
+    @property
+    def device(self) -> Any:
+        """Where the embedding lies, as creation functions take it; None where they should be told nothing."""
+        return self.backend.device_of(self._arrays["embed.weight"])
 
     @property
     def dtype(self) -> Any:
@@ -146,6 +155,13 @@ class Params(Mapping[str, Array]):
         library = "other leaves" if self._backend is None else self._backend.name
         dtype = getattr(self._arrays["embed.weight"], "dtype", "no dtype")
         return f"<Params of {library}: {len(self)} arrays, {total:,} numbers, {dtype}>"
+
+
+def as_config(config: Any) -> Config:
+    """config; ValueError where it is none."""
+    if not isinstance(config, Config):
+        raise ValueError(f"config is a {type(config).__name__}; it must be tinyxp.Config")
+    return config
 
 
 def _owner(name: str, x: Array) -> Backend:
@@ -206,7 +222,7 @@ def count_parameters(config: Config) -> dict[str, int]:
     embed n d; pos_embed max_seq_len d; attention L (2 h + 2 g) hd d; mlp 3 L f d (2 L f d without a gate);
     norm (2 L + 1) d, twice that with biases; head n d where untied; biases count with their matrix.
     """
-    c = config
+    c = as_config(config)
     d, q_width, kv_width = c.d_model, c.n_heads * c.head_dim, c.n_kv_heads * c.head_dim
     inner = 2 if c.mlp == "swiglu" else 1
     attention = 2 * d * (q_width + kv_width)
@@ -238,6 +254,7 @@ def init(
     ``numpy.random.default_rng(seed)``, in the order of ``parameter_shapes``, and rounded to ``dtype``.
     (Radford et al., 2019.)
     """
+    as_config(config)
     seed = as_integer("seed", seed, low=0)
     target = registry.backend(xp)
     target.dtype(dtype)

@@ -48,6 +48,9 @@ class Backend:
     def __repr__(self) -> str:
         return f"<tinyxp backend {self.name}>"
 
+    def selected(self) -> None:
+        """Called when someone asks for this backend, as opposed to having its library imported."""
+
     def is_array(self, x: object) -> bool:
         """Whether x is an array of this library, tracers included."""
         namespace = getattr(type(x), "__array_namespace__", None)
@@ -115,7 +118,8 @@ class Backend:
     def value_and_grad(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """f(params, ...) -> scalar  becomes  a function to (scalar, Params of gradients)."""
         raise ValueError(
-            f"backend is {self.name!r}, which has no gradients; use torch or jax: pip install 'tinyxp[torch]'"
+            f"backend is {self.name!r}, which has no gradients; install one that has: "
+            "pip install 'tinyxp[torch]' or 'tinyxp[jax]'"
         )
 
     def synchronize(self, x: Any) -> Any:
@@ -129,17 +133,17 @@ class Backend:
         return Decoder(params, batch, length)
 
 
+def bare_name(dtype: Any) -> str:
+    """The name of any library's dtype without the library's: torch.int64 -> "int64"."""
+    return str(dtype).rsplit(".", 1)[-1]
+
+
 def dtype_name(dtype: Any) -> str:
-    """The bare name of a dtype of any library, or of a name: torch.float32 -> "float32"."""
-    if isinstance(dtype, str):
-        name = dtype
-    elif dtype is None:
-        name = "None"  # which NumPy takes for float64
-    else:
-        try:
+    """The bare name of a floating dtype of any library, or of a name; ValueError for any other."""
+    name = bare_name(dtype)
+    if isinstance(dtype, type):  # np.float32 and jnp.float32 are classes
+        with suppress(TypeError):
             name = np.dtype(dtype).name
-        except TypeError:
-            name = str(dtype).rsplit(".", 1)[-1]
     if name not in DTYPES:
         raise ValueError(f"dtype is {dtype!r}; known are {', '.join(DTYPES)}")
     return name
@@ -200,6 +204,7 @@ def backend(name_or_module: str | Namespace) -> Backend:
             f"xp is {name_or_module!r}; it must be an array namespace such as numpy or jax.numpy"
         )
     if given in _loaded:
+        _loaded[given].selected()
         return _loaded[given]
     full = given.removeprefix("array_api_compat.")
     name = full.partition(".")[0]
@@ -211,6 +216,11 @@ def backend(name_or_module: str | Namespace) -> Backend:
         raise ImportError(
             f"backend {name!r} needs {error.name!r}, which is not installed: pip install {error.name!r}"
         ) from error
+    except ValueError:
+        raise
+    except Exception as error:  # whatever a third party's module raises
+        raise ImportError(f"backend {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    found.selected()
     if full not in (name, found.xp.__name__.removeprefix("array_api_compat.")):
         raise ValueError(f"xp is {given}, which is not the array namespace of {name}: {found.xp.__name__} is")
     return found

@@ -29,7 +29,8 @@ def probabilities(
     xp: Namespace,
 ) -> Array:
     """softmax(logits / temperature) over the top_k likeliest tokens, then over the fewest of those whose mass
-    reaches top_p, at least one. Everything else is exactly 0; of equals the lower ids stay.
+    reaches top_p (or comes within 5e-7 of it), at least one. Everything else is exactly 0; of equals the
+    lower ids stay.
 
     logits (b, n), temperature > 0 -> (b, n), rows summing to 1, in float32 at least.
     (Fan et al., 2018; Holtzman et al., 2019.)

@@ -396,3 +396,10 @@ def test_safetensors_headers_that_lie(folder: Path) -> None:
             tinyxp.load(folder)
         assert words in str(caught.value)
         assert str(folder / "model.safetensors") in str(caught.value)
+
+
+def test_a_gguf_does_not_take_a_tokenizer_that_stands_beside_it(smollm2_gguf: Path, tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").symlink_to(smollm2_gguf)
+    (tmp_path / "tokenizer.json").write_text("another model's")
+    convert(tmp_path / "m.gguf", tmp_path / "converted")
+    assert {p.name for p in (tmp_path / "converted").iterdir()} == {"config.json", "model.safetensors"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -84,4 +85,19 @@ def test_bad_headers(head: tuple[int, ...], says: str, tmp_path: Path) -> None:
 def test_short_files(tmp_path: Path) -> None:
     (tmp_path / "m.bin").write_bytes(b"short")
     with pytest.raises(CheckpointError, match="5 bytes long"):
+        tinyxp.load(tmp_path / "m.bin")
+
+
+@pytest.mark.parametrize("width", [640, 896, 1152, 1408])
+def test_a_width_whose_first_bytes_are_those_of_a_pickle(width: int, tmp_path: Path) -> None:
+    config = Config(vocab_size=5, n_layers=1, d_model=width, n_heads=8, n_kv_heads=8, d_ff=4, max_seq_len=4)
+    params = tinyxp.init(config)
+    (tmp_path / "m.bin").write_bytes(to_bin(params))
+    assert np.array_equal(tinyxp.load(tmp_path / "m.bin")["embed.weight"], params["embed.weight"])
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_pickles_are_refused_whatever_their_protocol(protocol: int, tmp_path: Path) -> None:
+    (tmp_path / "m.bin").write_bytes(pickle.dumps({"model": [1.0] * 99}, protocol=protocol))
+    with pytest.raises(CheckpointError, match="pickles are not read.*weights_only=True"):
         tinyxp.load(tmp_path / "m.bin")

@@ -172,6 +172,20 @@ def test_info_takes_a_preset(tmp_path: Path) -> None:
     record = json.loads(run("info", "gpt2", "--json").stdout)
     assert record["parameters"]["total"] == 124_439_808
     assert run("info", "gpt-7").returncode == 2
+    assert "is a preset" in run("info", "gpt2", "--parameters").stderr
+
+
+def test_info_of_a_config_without_weights(test_data: Path) -> None:
+    done = run("info", test_data / "smollm2", "--json")
+    assert json.loads(done.stdout)["parameters"]["total"] == 134_515_008
+    assert "the config alone" in done.stderr
+    assert run("info", test_data / "smollm2", "--parameters").returncode == 2
+
+
+def test_arithmetic_counts_a_bias_once() -> None:
+    record = json.loads(run("info", "book", "--json").stdout)
+    matrices = 4 * 12 * 128 * 128 + 8981 * 128
+    assert record["flops_per_token"] == 2 * matrices + 4 * (3 * 128 + 128 + 512 + 128)
 
 
 def test_info_parameters_shows_what_is_done_to_each_tensor(stories: Path, test_data: Path) -> None:

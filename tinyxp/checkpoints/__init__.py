@@ -100,9 +100,9 @@ def save(params: Params, path: PathLike) -> None:
 def convert(src: PathLike, dst: PathLike, *, progress: Progress | None = None) -> None:
     """The model at ``src`` (as for ``load``) -> ``dst`` (as for ``save``), tensor by tensor, dtypes kept.
 
-    Tokenizer files beside the source go into a destination folder too, and the ids of its special tokens
-    into config.json. ``progress(done, total)`` hears of the bytes of the parameters written. Raises
-    ValueError where a model stands at ``dst`` already, the source not least.
+    Tokenizer files beside the source go into a destination folder too (a GGUF keeps its own), and the ids
+    of its special tokens into config.json. ``progress(done, total)`` hears of the bytes of the parameters
+    written. Raises ValueError where a model stands at ``dst`` already, the source not least.
     """
     target = Path(dst)
     _refuse_format(target)
@@ -112,7 +112,7 @@ def convert(src: PathLike, dst: PathLike, *, progress: Progress | None = None) -
     checkpoint.verify()
     weights = _counted(checkpoint.weights(), progress)
     _write(target, checkpoint.config, weights, checkpoint.special_ids)
-    if not _is_npz(target):
+    if checkpoint.tokenizer_beside and not _is_npz(target):
         _copy_tokenizer(checkpoint.path.parent, target)
 
 
@@ -189,8 +189,6 @@ def _is_npz(path: Path) -> bool:
 
 
 def _copy_tokenizer(source: Path, target: Path) -> None:
-    if source.samefile(target):
-        return
     for name in (*hub.TOKENIZER_FILES, *(path.name for path in source.glob("tok*.bin"))):
         if (source / name).is_file():
             with (source / name).open("rb") as old, replacing(target / name) as new:

@@ -95,7 +95,7 @@ def open_gguf(path: Path) -> Checkpoint:
 
     rules = fit(path, config, lambda c: layout(c, architecture), tensors, skipped)
     special_ids = {ours: header.metadata[key] for key, ours in SPECIAL_IDS.items() if key in header.metadata}
-    return Checkpoint(path, config, rules, tensors, special_ids=special_ids)
+    return Checkpoint(path, config, rules, tensors, special_ids=special_ids, tokenizer_beside=False)
 
 
 def _tensors(data: np.ndarray, header: Header) -> dict[str, Tensor]:

@@ -194,6 +194,8 @@ def _rope(fields: Fields, length: int) -> tuple[float, RopeScaling | None]:
     if kind not in ("default", "linear", "llama3"):
         raise UnsupportedModelError(f"{key}.rope_type is {kind!r}: known are 'default', 'linear', 'llama3'")
     inner.refuse_unread()
+    if kind == "default" and inner.get("factor", 1.0) != 1.0:
+        inner.refuse("factor", "no rope_type says what it stretches")
     if kind == "default":
         return theta, None
     scaling: dict[str, Any] = {"rope_type": kind, "factor": inner.number("factor")}

@@ -168,7 +168,7 @@ def _check_head(
 def write_folder(
     path: Path, config: Config, weights: Mapping[str, Weight], special_ids: Mapping[str, Any]
 ) -> None:
-    """config.json and model.safetensors as transformers names them; both appear whole or not at all."""
+    """config.json and model.safetensors as transformers names them; each appears whole or not at all."""
     values = config_to_hf(config) | dict(special_ids)
     kind = weights["embed.weight"].kind
     values |= {"dtype": kind, "torch_dtype": kind}

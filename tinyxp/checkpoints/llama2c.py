@@ -57,7 +57,7 @@ def open_llama2c(path: Path) -> Checkpoint:
     with naming(path):
         data = map_file(path)
         head = data[: HEADER.size].tobytes()
-    if head[:2] in (b"PK", b"\x80\x02"):
+    if _is_pickle(head):
         raise pickle_error(path)
     with naming(path):
         if head[:4] == _NEWER:
@@ -75,6 +75,13 @@ def open_llama2c(path: Path) -> Checkpoint:
         tensors[rule.name] = tensor = _tensor(data, offset, shapes[rule.name.partition("[")[0]])
         offset += tensor.nbytes
     return Checkpoint(path, config, fit(path, config, layout, tensors), tensors)
+
+
+def _is_pickle(head: bytes) -> bool:
+    """A torch archive, or a pickle of protocol 2 to 5, whose third byte is never 0 as in a width of 640."""
+    return head[:4] == b"PK\x03\x04" or (
+        head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5" and head[2:3] != b"\0"
+    )
 
 
 def _tensor(data: np.ndarray, offset: int, shape: tuple[int, ...]) -> Tensor:

@@ -27,7 +27,7 @@ from tinyxp.checkpoints.files import (
     replacing,
     stored,
 )
-from tinyxp.checkpoints.plan import ITEMSIZE, Checkpoint, Rule, Tensor, Weight, fit
+from tinyxp.checkpoints.plan import ITEMSIZE, Checkpoint, Rule, Tensor, Weight, fit, listed
 from tinyxp.config import Config
 from tinyxp.errors import CheckpointError
 from tinyxp.params import parameter_shapes
@@ -69,7 +69,9 @@ def open_npz(path: Path) -> Checkpoint:
             raise CheckpointError(f"has no {RECORD}: not written by tinyxp.save")
         config, dtypes = _parse(found.pop(RECORD))
         if dtypes.keys() != found.keys():
-            raise CheckpointError("has members that its record of dtypes does not name, or lacks some")
+            raise CheckpointError(
+                f"its record of dtypes and its members differ: {listed(sorted(dtypes.keys() ^ found.keys()))}"
+            )
         tensors = {name: _tensor(name, member, dtypes[name]) for name, member in found.items()}
     return Checkpoint(path, config, fit(path, config, layout, tensors), tensors)
 

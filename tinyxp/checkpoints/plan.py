@@ -117,6 +117,9 @@ class Checkpoint:
     special_ids: Mapping[str, Any] = field(default_factory=dict)
     """bos_token_id and the like, as Hugging Face's config.json has them, where the file says."""
 
+    tokenizer_beside: bool = True
+    """Whether a tokenizer in the same folder is this model's: not where the file holds its own."""
+
     def weights(self) -> dict[str, Weight]:
         """Every parameter by our name. Read in this order, each tensor of the file is read once."""
         shapes = parameter_shapes(self.config)

@@ -72,6 +72,7 @@ def generate(
     if threads is not None:
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     import tinyxp
+    from tinyxp.registry import dtype_name
 
     if prompt == "-":
         if sys.stdin is None:
@@ -132,11 +133,11 @@ def generate(
             "prompt_ids": prompt_ids,
             "ids": ids,
             "backend": adapter.name,
-            "dtype": str(params.dtype).rsplit(".", 1)[-1],
+            "dtype": dtype_name(params.dtype),
         }
         click.echo(json.dumps(record | figures))
     if stats:
-        click.echo(_sentence(figures, f"{adapter.name} {str(params.dtype).rsplit('.', 1)[-1]}"), err=True)
+        click.echo(_sentence(figures, f"{adapter.name} {dtype_name(params.dtype)}"), err=True)
     if interrupted:
         raise KeyboardInterrupt
 

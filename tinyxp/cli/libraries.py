@@ -18,14 +18,20 @@ def backends(as_json: bool) -> None:
     for name, version in tinyxp.available_backends().items():
         facts[name] = {"version": version}
         if version is not None:
-            adapter = tinyxp.backend(name)
-            facts[name] |= {"dtypes": list(adapter.dtypes()), "devices": adapter.devices()}
+            try:
+                adapter = tinyxp.backend(name)
+            except (ImportError, ValueError) as error:
+                facts[name]["error"] = str(error)
+            else:
+                facts[name] |= {"dtypes": list(adapter.dtypes()), "devices": adapter.devices()}
     if as_json:
         click.echo(json.dumps(facts))
         return
     for name, fact in facts.items():
         if fact["version"] is None:
             click.echo(f"{name:<17} not installed")
+        elif "error" in fact:
+            click.echo(f"{name:<17} {fact['version']:<14} {fact['error']}")
         else:
             dtypes, devices = " ".join(fact["dtypes"]), " ".join(fact["devices"])
             click.echo(f"{name:<17} {fact['version']:<14} {dtypes:<35} {devices}")

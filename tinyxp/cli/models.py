@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -30,10 +31,19 @@ def info(model: str, parameters: bool, as_json: bool) -> None:
     """
     from tinyxp.checkpoints import describe, load_config
     from tinyxp.config import PRESETS, Config
+    from tinyxp.errors import CheckpointError
 
     is_preset = model in PRESETS and not Path(model).exists()
     config = Config.preset(model) if is_preset else load_config(model)
-    tensors = [] if is_preset else describe(model)
+    tensors: list[TensorInfo] = []
+    if is_preset and parameters:
+        raise ValueError(f"--parameters lists the tensors of a file, and {model} is a preset")
+    try:
+        tensors = [] if is_preset else describe(model)
+    except CheckpointError as error:
+        if parameters:
+            raise
+        click.echo(f"tinyxp: the config alone, since {error}", err=True)
     if as_json:
         record = {"config": asdict(config)} | _costs(config, tensors)
         click.echo(json.dumps(record | ({"tensors": [asdict(t) for t in tensors]} if parameters else {})))
@@ -48,20 +58,23 @@ def info(model: str, parameters: bool, as_json: bool) -> None:
 
 
 def _costs(config: Config, tensors: list[TensorInfo]) -> dict[str, Any]:
-    """A matrix of w numbers costs a token 2 w operations, and each position that it sees costs every block
-    2 h hd for its score and 2 h hd for its value."""
-    from tinyxp.params import count_parameters
+    """A matrix of w numbers costs a token 2 w operations, a bias of w costs w, and each position that it sees
+    costs every block 2 h hd for its score and 2 h hd for its value."""
+    from tinyxp.params import count_parameters, parameter_shapes
 
     counts = count_parameters(config)
     heads = config.n_heads * config.head_dim
-    matrices = counts["attention"] + counts["mlp"] + config.vocab_size * config.d_model
+    shapes = parameter_shapes(config)
+    linear = {name: math.prod(shape) for name, shape in shapes.items() if ".attn." in name or ".mlp." in name}
+    biases = sum(size for name, size in linear.items() if name.endswith(".bias"))
+    matrices = sum(linear.values()) - biases + config.vocab_size * config.d_model
     return {
         "parameters": counts,
         "file_bytes": sum(t.nbytes for t in tensors),
         "file_dtypes": dict(Counter(t.dtype for t in tensors)),
         "float32_bytes": 4 * counts["total"],
         "cache_bytes_per_token_float32": 8 * config.n_layers * config.n_kv_heads * config.head_dim,
-        "flops_per_token": 2 * matrices,
+        "flops_per_token": 2 * matrices + biases,
         "flops_per_token_and_position_seen": 4 * config.n_layers * heads,
     }
 
@@ -98,3 +111,5 @@ def convert(source: str, destination: str) -> None:
 
     loading(lambda show: convert_checkpoint(source, destination, progress=show))
     click.echo(f"wrote {destination}", err=True)
+    if source.lower().endswith(".gguf"):
+        click.echo(f"its tokenizer stays in {source}: pass --tokenizer {source}", err=True)

@@ -90,7 +90,8 @@ def load_rank_file(path: Path) -> Tokenizer:
             if not data or index < 0:
                 raise CheckpointError(f"line {number}: token {data!r} of rank {index}")
             if data in ranks or index in owner:
-                raise CheckpointError(f"line {number} repeats the token or the rank of an earlier line")
+                earlier = owner[index] if index in owner else owner[ranks[data]]
+                raise CheckpointError(f"line {number} repeats the token or the rank of line {earlier}")
             ranks[data] = index
             owner[index] = number
         if not ranks:
