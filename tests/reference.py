@@ -31,6 +31,13 @@ GPT2_CONFIG = Config(
 )
 LLAMA_CONFIG = Config(vocab_size=11, d_model=8, d_ff=12, n_layers=2, n_heads=2, n_kv_heads=1)
 LLAMA_TIED_CONFIG = replace(LLAMA_CONFIG, tie_embeddings=True)
+CONFIGS = {"gpt2": GPT2_CONFIG, "llama": LLAMA_CONFIG}
+
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+"""The distance from 1 to the next number of each dtype; rounding costs half of it."""
+
+FLOAT32 = 1e-5
+"""Two float32 runs of these small models, logits of size 3, in whatever order they sum."""
 
 GPT2_NAMES = {
     "embed": "transformer.wte",
@@ -74,6 +81,20 @@ def their_name(config: Config, name: str) -> str:
         _, i, part = stem.split(".", 2)
         return f"{blocks}.{i}.{names[part]}.{kind}"
     return f"{names[stem]}.{kind}"
+
+
+def alone(config: Config, row: Any) -> np.ndarray:
+    """The logits (t, n) of one row by itself, in float64 on NumPy."""
+    return tinyxp.forward(filled(config), [list(row)])[0]
+
+
+def padded(rows: list[list[int]], lefts: list[int], width: int, pads: Any) -> tuple[np.ndarray, np.ndarray]:
+    """ids and mask (b, width), each row after so many columns of padding."""
+    ids, mask = np.array(pads, dtype=np.int64), np.zeros((len(rows), width), dtype=bool)
+    for r, (row, left) in enumerate(zip(rows, lefts, strict=True)):
+        ids[r, left : left + len(row)] = row
+        mask[r, left : left + len(row)] = True
+    return ids, mask
 
 
 def to_theirs(arrays: Mapping[str, np.ndarray], config: Config) -> dict[str, np.ndarray]:
@@ -133,9 +154,23 @@ def drawn(config: Config, std: float = 0.2, seed: int = 0) -> Params:
     return Params(arrays, config)
 
 
+def libraries(*names: str) -> list[Any]:
+    """Parameters of a test, one for each library; skipped, saying so, where it is not installed."""
+    found = tinyxp.available_backends()
+    return [
+        pytest.param(name, marks=pytest.mark.skipif(found[name] is None, reason=f"{name} is not installed"))
+        for name in names
+    ]
+
+
 def array(backend: tinyxp.Backend, x: Any, dtype: str | None = None) -> Any:
     """Numbers as an array of the backend: floats in ``dtype``, integers as they are."""
     return backend.from_numpy(np.asarray(x), dtype=dtype)
+
+
+def kind(x: Any) -> str:
+    """The bare name of an array's dtype: torch.float32 is "float32"."""
+    return str(x.dtype).rpartition(".")[2]
 
 
 def host(x: Any) -> np.ndarray:

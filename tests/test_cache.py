@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,19 @@ from hypothesis import strategies as st
 import tinyxp
 from tinyxp import Config, Params, extend, forward, new_cache
 
-from .reference import GPT2_CONFIG, LLAMA_CONFIG, distance, drawn, filled, float64_on, host
+from .reference import (
+    CONFIGS,
+    GPT2_CONFIG,
+    LLAMA_CONFIG,
+    alone,
+    distance,
+    drawn,
+    filled,
+    float64_on,
+    host,
+    libraries,
+)
 
-torch = pytest.importorskip("torch")
-jax = pytest.importorskip("jax")
-
-CONFIGS = {"gpt2": GPT2_CONFIG, "llama": LLAMA_CONFIG}
 TWELVE = np.random.default_rng(5).integers(0, 11, (3, 12))
 LEFTS = (0, 3, 5)
 MASK = np.arange(12) >= np.array(LEFTS)[:, None]
@@ -35,7 +43,7 @@ def chunked(
 ) -> np.ndarray:
     """The logits of ids given in chunks of these lengths."""
     # Compiling a chunk whole is cheaper on JAX than compiling its operations one by one.
-    extend_by = jax.jit(extend) if params.backend.name == "jax" else extend
+    extend_by = params.backend.jit(extend) if params.backend.name == "jax" else extend
     cache, found, at = new_cache(params, len(ids), length), [], 0
     for cut in cuts:
         part = slice(at, at + cut)
@@ -43,10 +51,6 @@ def chunked(
         found.append(host(logits))
         at += cut
     return np.concatenate(found, axis=1)
-
-
-def alone(config: Config, row: np.ndarray) -> np.ndarray:
-    return forward(filled(config), row[None])[0]
 
 
 @pytest.mark.parametrize("cuts", CUTS, ids=str)
@@ -59,7 +63,7 @@ def test_cuts_in_float32(backend: tinyxp.Backend, config: Config, cuts: list[int
 
 
 @pytest.mark.parametrize("cuts", CUTS, ids=str)
-@pytest.mark.parametrize("name", ["numpy", "torch", "strict"])
+@pytest.mark.parametrize("name", libraries("numpy", "torch", "strict"))
 def test_cuts_in_float64(name: str, config: Config, cuts: list[int]) -> None:
     params = filled(config).to(tinyxp.backend(name).xp)
     assert distance(chunked(params, TWELVE[:1], None, cuts)[0], alone(config, TWELVE[0])) <= 1e-12
@@ -69,6 +73,7 @@ def test_cuts_in_float64(name: str, config: Config, cuts: list[int]) -> None:
 
 
 def test_cuts_in_float64_on_jax(config: Config) -> None:
+    jax = pytest.importorskip("jax")
     with float64_on(tinyxp.backend("jax")):
         params = filled(config).to(jax.numpy)
         logits = chunked(params, TWELVE, MASK, [5, 7])
@@ -91,7 +96,7 @@ def test_all_2048_cuts(config: Config) -> None:
 
 
 @given(data=st.data())
-@pytest.mark.parametrize("name", ["numpy", "torch", "strict"])
+@pytest.mark.parametrize("name", libraries("numpy", "torch", "strict"))
 def test_any_cuts_with_any_padding(name: str, data: st.DataObject) -> None:
     config = CONFIGS[data.draw(st.sampled_from(sorted(CONFIGS)))]
     params = filled(config).to(tinyxp.backend(name).xp)
@@ -207,12 +212,27 @@ def test_other_rows(backend: tinyxp.Backend) -> None:
         extend(params, TWELVE, new_cache(params, 2, 12))
 
 
-def test_a_cache_of_another_model_or_library() -> None:
+@pytest.mark.parametrize(
+    "other",
+    [GPT2_CONFIG, replace(LLAMA_CONFIG, n_layers=3), replace(LLAMA_CONFIG, n_kv_heads=2)],
+    ids=["gpt2", "three layers", "two heads"],
+)
+def test_a_cache_of_another_model(other: Config) -> None:
+    with pytest.raises(ValueError, match=r"cache has \(layers, rows, heads"):
+        extend(drawn(LLAMA_CONFIG), [[1]], new_cache(drawn(other), 1, 4))
+
+
+def test_a_cache_of_another_dtype() -> None:
     params = drawn(LLAMA_CONFIG)
-    with pytest.raises(ValueError, match="cache"):
-        extend(params, [[1]], new_cache(drawn(GPT2_CONFIG), 1, 4))
-    with pytest.raises(ValueError, match="cache"):
-        extend(params, [[1]], new_cache(params.to(torch), 1, 4))
+    with pytest.raises(ValueError, match=r"in float64; the parameters want .* in float32"):
+        extend(params, [[1]], new_cache(params.to(dtype="float64"), 1, 4))
+
+
+@pytest.mark.parametrize("name", libraries("torch", "jax", "strict"))
+def test_a_cache_of_another_library(name: str) -> None:
+    params = drawn(LLAMA_CONFIG)
+    with pytest.raises(ValueError, match="cache holds no arrays of numpy"):
+        extend(params, [[1]], new_cache(params.to(tinyxp.backend(name).xp), 1, 4))
 
 
 @pytest.mark.parametrize("cache", [None, (), "cache"], ids=repr)
@@ -241,6 +261,8 @@ def test_padding_does_not_use_up_learned_positions(backend: tinyxp.Backend) -> N
 
 
 def test_torch_compiles_a_step_once() -> None:
+    torch = pytest.importorskip("torch")
+    torch.compiler.reset()
     params = filled(LLAMA_CONFIG).to(torch, dtype="float32")
     compiled = torch.compile(extend, fullgraph=True, backend="aot_eager", dynamic=False)
     cache, found = new_cache(params, 1, 12), []
@@ -255,6 +277,7 @@ def test_torch_compiles_a_step_once() -> None:
 
 
 def test_jax_traces_a_step_once() -> None:
+    jax = pytest.importorskip("jax")
     params, traces = filled(LLAMA_CONFIG).to(jax.numpy, dtype="float32"), []
 
     @jax.jit

@@ -6,9 +6,8 @@ A float32 result is right where it is no farther from the referee than three tim
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ import tinyxp
 from tinyxp import Config, Params
 from tinyxp.config import GPT2
 
-from .reference import distance, drawn, host, is_gpt2, their_model
+from .reference import distance, drawn, float64_on, host, is_gpt2, libraries, their_model
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -135,32 +134,44 @@ def some_ids(config: Config) -> np.ndarray:
     return np.random.default_rng(3).integers(0, config.vocab_size, (2, 12))
 
 
+class Case(NamedTuple):
+    params: Params  # float32
+    ids: np.ndarray
+    theirs: dict[str, np.ndarray]  # of transformers in float32
+    wide: dict[str, np.ndarray]  # of transformers in float64
+    referee: dict[str, np.ndarray]
+
+
 @pytest.fixture(scope="module", params=[0.02, 0.2, 0.5], ids="std{}".format)
 def std(request: pytest.FixtureRequest) -> float:
     return request.param
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
-def case(request: pytest.FixtureRequest, std: float) -> Iterator[Any]:
+def case(request: pytest.FixtureRequest, std: float) -> Case:
     params = drawn(CONFIGS[request.param], std)
     ids = some_ids(params.config)
-    theirs = run_theirs(params, ids)
+    theirs, wide = run_theirs(params, ids), run_theirs(params, ids, "float64")
     referee = run_ours(params.to(dtype="float64"), ids, theirs)
-    return params, ids, theirs, referee
+    return Case(params, ids, theirs, wide, referee)
 
 
-def test_the_referee_is_transformers_in_float64(case: Any) -> None:
-    params, ids, _, referee = case
-    for name, x in run_theirs(params, ids, "float64").items():
-        # Float64 rounding, which grows with the hidden state.
-        assert distance(x, referee[name]) <= 1e-13 * max(1.0, np.max(np.abs(referee[name]))), name
+@pytest.mark.parametrize("library", libraries("numpy", "torch", "jax"))
+def test_float64_is_transformers_in_float64(case: Case, library: str) -> None:
+    """On NumPy this is the referee itself."""
+    backend = tinyxp.backend(library)
+    with float64_on(backend):
+        ours = run_ours(case.params.to(backend.xp, dtype="float64"), case.ids, case.wide)
+    for name, x in case.wide.items():
+        assert ours[name].dtype == np.float64
+        # Some hundred roundings of 1.1e-16, each of which grows with the hidden state.
+        assert distance(ours[name], x) <= 1e-13 * max(1.0, np.max(np.abs(x))), name
 
 
-@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
-def test_float32_is_as_right_as_transformers(case: Any, library: str) -> None:
-    params, ids, theirs, referee = case
-    ours = run_ours(params.to(tinyxp.backend(library).xp), ids, referee)
-    for name, truth in referee.items():
-        cost = distance(theirs[name], truth)
+@pytest.mark.parametrize("library", libraries("numpy", "torch", "jax"))
+def test_float32_is_as_right_as_transformers(case: Case, library: str) -> None:
+    ours = run_ours(case.params.to(tinyxp.backend(library).xp), case.ids, case.referee)
+    for name, truth in case.referee.items():
+        cost = distance(case.theirs[name], truth)
         assert 0.0 < cost < math.inf
         assert distance(ours[name], truth) <= 3.0 * cost, name

@@ -7,7 +7,7 @@ here lie far below all of these.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -115,6 +115,38 @@ def test_what_wrong_code_costs_on_gpt2(change: dict[str, object], cost: float) -
     wrong = Params(dict(filled(GPT2_CONFIG)), Config(**{**vars(GPT2_CONFIG), **change}))
     difference = np.abs(tinyxp.forward(wrong, IDS) - tinyxp.forward(filled(GPT2_CONFIG), IDS)).max()
     assert difference == pytest.approx(cost, rel=0.02)
+
+
+def gpt2_cost(wrong: np.ndarray) -> float:
+    return float(np.abs(wrong - tinyxp.forward(filled(GPT2_CONFIG), IDS)).max())
+
+
+def test_what_the_wrong_variance_costs_on_gpt2() -> None:
+    """torch's default divides by d - 1."""
+
+    def unbiased(x: Any, weight: Any, bias: Any, eps: float, *, xp: Any) -> Any:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        return centred / np.sqrt(x.var(axis=-1, ddof=1, keepdims=True) + eps) * weight + bias
+
+    wrong = tinyxp.forward(filled(GPT2_CONFIG), IDS, kernels={"layer_norm": unbiased})
+    assert gpt2_cost(wrong) == pytest.approx(0.154, abs=5e-4)
+
+
+def test_what_an_untransposed_output_matrix_costs_on_gpt2() -> None:
+    """It is square, so no shape says so."""
+    transposed = {
+        name: x.T if name.endswith("attn.o.weight") else x for name, x in filled(GPT2_CONFIG).items()
+    }
+    wrong = tinyxp.forward(Params(transposed, GPT2_CONFIG), IDS)
+    assert gpt2_cost(wrong) == pytest.approx(1.472, abs=5e-4)
+
+
+def test_what_left_padding_without_its_positions_costs_on_gpt2() -> None:
+    ids, mask = [[0, 0, *IDS[0]]], [[False, False, *[True] * 5]]
+    params = filled(GPT2_CONFIG)
+    wrong = tinyxp.forward(params, ids, mask=mask, positions=[[0, 1, 2, 3, 4, 5, 6]])
+    assert gpt2_cost(wrong[:, 2:]) == pytest.approx(1.41, abs=5e-3)
+    assert gpt2_cost(tinyxp.forward(params, ids, mask=mask)[:, 2:]) <= 1e-14
 
 
 def test_what_wrong_code_costs_on_llama() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
+import shutil
 import subprocess
 import sys
 import types
@@ -130,13 +132,15 @@ def test_asking_what_is_available_imports_nothing() -> None:
     ],
 )
 def test_a_backend_by_its_name_and_its_namespace(name: str, modules: list[str]) -> None:
+    imported = [pytest.importorskip(module) for module in modules]
     backend = tinyxp.backend(name)
     assert tinyxp.backend(backend.xp) is backend
-    for module in map(pytest.importorskip, modules):
+    for module in imported:
         assert tinyxp.backend(module) is backend
 
 
 def test_strict_is_an_alias() -> None:
+    pytest.importorskip("array_api_strict")
     assert tinyxp.backend("strict") is tinyxp.backend("array_api_strict")
     assert tinyxp.backend("strict").name == "array_api_strict"
 
@@ -166,44 +170,82 @@ def test_an_array_of_no_known_library() -> None:
         tinyxp.forward(tinyxp.init(tinyxp.Config()), Foreign())
 
 
-PLUGIN = """
-import numpy as np
-from types import ModuleType
-from tinyxp.registry import Backend
-
-class Array:
-    pass
-
-class Acme(Backend):
-    def is_array(self, x):
-        return False
-    def from_numpy(self, x, *, dtype=None, device=None):
-        return ("acme", x.dtype.name, dtype)
-
-backend = Acme("acme_arrays", ModuleType("acme_arrays"))
-"""
+def install(site: Path, adapters: dict[str, str], version: str = "1.5") -> None:
+    """Adapters, library name -> source, as pip would leave the distribution that names them."""
+    info = site / f"acme-{version}.dist-info"
+    info.mkdir()
+    for name, source in adapters.items():
+        (site / f"{name}_adapter.py").write_text(source)
+    entries = "".join(f"{name} = {name}_adapter:backend\n" for name in adapters)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: acme\nVersion: {version}\n")
+    (info / "top_level.txt").write_text("".join(f"{name}\n" for name in adapters))
+    (info / "RECORD").write_text("".join(f"{name}.py,,\n" for name in adapters))
+    (info / "entry_points.txt").write_text(f"[tinyxp.backends]\n{entries}")
 
 
 def test_a_third_party_s_backend_is_the_equal_of_ours(tmp_path: Path) -> None:
-    (tmp_path / "acme_arrays.py").write_text(PLUGIN)
-    info = tmp_path / "acme_arrays-1.5.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-arrays\nVersion: 1.5\n")
-    (info / "entry_points.txt").write_text("[tinyxp.backends]\nacme_arrays = acme_arrays:backend\n")
-    code = (
-        "import tinyxp; print(tinyxp.available_backends()['acme_arrays']);"
-        "print(tinyxp.backend('acme_arrays').name);"
-        "import acme_arrays; print(tinyxp.backend(acme_arrays) is acme_arrays.backend)"
+    """A library with arrays of its own, and an adapter of one line that inherits every method."""
+    strict = pytest.importorskip("array_api_strict")
+    shutil.copytree(Path(strict.__file__).parent, tmp_path / "acme_arrays")
+    for path in (tmp_path / "acme_arrays").rglob("*.py"):
+        path.write_text(path.read_text(encoding="utf-8").replace("array_api_strict", "acme_arrays"))
+    adapter = "import acme_arrays, tinyxp\nbackend = tinyxp.Backend('acme_arrays', acme_arrays)\n"
+    install(tmp_path, {"acme_arrays": adapter})
+    code = """
+import acme_arrays, json, tinyxp
+params = tinyxp.init(tinyxp.Config())
+backend = tinyxp.backend("acme_arrays")
+assert tinyxp.backend(acme_arrays) is backend
+assert type(backend) is tinyxp.Backend
+there = params.to(acme_arrays)
+assert there.xp is acme_arrays
+wide = params.to(acme_arrays, dtype="float64")
+logits = tinyxp.forward(there, [[3, 1, 4]], mask=[[False, True, True]])
+for x in (*there.values(), logits, tinyxp.loss(there, [[1]], [[2]]), tinyxp.generate(there, [[1]], 2)):
+    assert backend.is_array(x)
+    assert type(x).__module__.startswith("acme_arrays")
+    assert not any(tinyxp.backend(name).is_array(x) for name in ("numpy", "strict"))
+print(json.dumps({
+    "version": tinyxp.available_backends()["acme_arrays"],
+    "logits": backend.to_numpy(logits).tolist(),
+    "float64": backend.to_numpy(tinyxp.forward(wide, acme_arrays.asarray([[3, 1, 4]]))).tolist(),
+    "loss": float(backend.to_numpy(tinyxp.loss(there, [[3, 1]], acme_arrays.asarray([[1, -100]])))),
+    "ids": backend.to_numpy(tinyxp.generate(wide, [[3, 1, 4]], 5)).tolist(),
+    "sampled": backend.to_numpy(tinyxp.generate(wide, [[3, 1]], 5, temperature=1.0, seed=3)).tolist(),
+}))
+"""
+    printed = json.loads(run(code, PYTHONPATH=str(tmp_path)))
+    params = tinyxp.init(tinyxp.Config())
+    wide = params.to(dtype="float64")
+    assert printed["version"] == "1.5"
+    logits = tinyxp.forward(params, [[3, 1, 4]], mask=[[False, True, True]])
+    # Its arrays are computed by NumPy too, in the same order, so that float64 leaves next to nothing.
+    np.testing.assert_allclose(printed["logits"], logits, rtol=0.0, atol=1e-7)
+    np.testing.assert_allclose(printed["float64"], tinyxp.forward(wide, [[3, 1, 4]]), rtol=0.0, atol=1e-15)
+    assert printed["loss"] == pytest.approx(float(tinyxp.loss(params, [[3, 1]], [[1, -100]])), rel=1e-6)
+    assert printed["ids"] == tinyxp.generate(wide, [[3, 1, 4]], 5).tolist()
+    sampled = tinyxp.generate(wide, [[3, 1]], 5, temperature=1.0, seed=3)
+    assert printed["sampled"] == sampled.tolist()
+
+
+def test_a_broken_adapter_breaks_nothing_else_and_says_why_when_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "acme_broken.py").write_text("")
+    install(tmp_path, {"acme_broken": "raise RuntimeError('this adapter is broken')\n"})
+    code = """
+import acme_broken, tinyxp
+print(tinyxp.forward(tinyxp.init(tinyxp.Config()), [[1, 2]]).shape)
+try:
+    tinyxp.backend("acme_broken")
+except ImportError as error:
+    print(error)
+"""
+    assert run(code, PYTHONPATH=str(tmp_path)) == (
+        "(1, 2, 128)\nbackend 'acme_broken' cannot be loaded: RuntimeError: this adapter is broken"
     )
-    assert run(code, PYTHONPATH=str(tmp_path)).split() == ["1.5", "acme_arrays", "True"]
 
 
 def test_a_known_backend_whose_library_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "none.py").write_text("import acme_is_not_here\n")
-    info = tmp_path / "none-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: none\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[tinyxp.backends]\nacme_is_not_here = none:backend\n")
+    install(tmp_path, {"acme_is_not_here": "import acme_is_not_here\n"})
     code = (
         "import tinyxp\n"
         "print(tinyxp.available_backends()['acme_is_not_here'])\n"
@@ -225,9 +267,13 @@ def test_no_gradients_says_what_to_install(backend: tinyxp.Backend) -> None:
 
 
 def test_dtypes_by_name_and_by_object(backend: tinyxp.Backend) -> None:
-    torch = pytest.importorskip("torch")
-    for same in ("float32", np.float32, np.dtype("float32"), torch.float32, backend.xp.float32):
+    for same in ("float32", np.float32, np.dtype("float32"), backend.xp.float32):
         assert backend.dtype(same) == backend.xp.float32
+
+
+def test_dtypes_of_another_library(backend: tinyxp.Backend) -> None:
+    torch = pytest.importorskip("torch")
+    assert backend.dtype(torch.float32) == backend.xp.float32
 
 
 def test_a_backend_is_no_module(backend: tinyxp.Backend) -> None:

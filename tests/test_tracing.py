@@ -46,6 +46,36 @@ def test_names_order_and_shapes(backend: tinyxp.Backend) -> None:
     assert all(map(backend.is_array, points.values()))
 
 
+def test_shapes_of_the_default_model(backend: tinyxp.Backend) -> None:
+    """Four query heads on two of keys and values, head size 8: q and k split, v before it is."""
+    points = trace(tinyxp.init(Config()).to(backend.xp), IDS * 2)
+    shapes = {name: tuple(x.shape) for name, x in points.items()}
+    assert shapes["embed"] == (2, 5, 32)
+    for i in range(2):
+        attn, mlp = f"blocks.{i}.attn", f"blocks.{i}.mlp"
+        assert shapes[f"{attn}.q"] == (2, 5, 32)
+        assert shapes[f"{attn}.k"] == shapes[f"{attn}.v"] == (2, 5, 16)
+        assert shapes[f"{attn}.q_rotated"] == (2, 4, 5, 8)
+        assert shapes[f"{attn}.k_rotated"] == (2, 2, 5, 8)
+        assert shapes[f"{attn}.scores"] == shapes[f"{attn}.weights"] == (2, 4, 5, 5)
+        assert shapes[f"{attn}.heads"] == shapes[f"{attn}.out"] == (2, 5, 32)
+        assert shapes[f"{mlp}.gate"] == shapes[f"{mlp}.up"] == shapes[f"{mlp}.hidden"] == (2, 5, 64)
+        assert shapes[f"{mlp}.out"] == shapes[f"blocks.{i}.residual"] == (2, 5, 32)
+    assert shapes["logits"] == (2, 5, 128)
+
+
+def test_q_k_and_v_after_the_split(backend: tinyxp.Backend) -> None:
+    """What attention is given, v too."""
+    seen = []
+
+    def attention(q: Any, k: Any, v: Any, visible: Any, *, xp: Any, tap: Any) -> Any:
+        seen.append((tuple(q.shape), tuple(k.shape), tuple(v.shape)))
+        return tinyxp.ops.attention(q, k, v, visible, xp=xp, tap=tap)
+
+    forward(tinyxp.init(Config()).to(backend.xp), IDS * 2, kernels={"attention": attention})
+    assert seen == [((2, 4, 5, 8), (2, 2, 5, 8), (2, 2, 5, 8))] * 2
+
+
 def test_gpt2_has_neither_rotation_nor_gate() -> None:
     names = list(trace(drawn(GPT2_CONFIG), IDS))
     left_out = {"attn.q_rotated", "attn.k_rotated", "mlp.gate"}

@@ -13,6 +13,8 @@ import pytest
 from tinyxp.config import Config
 from tinyxp.params import Params, parameter_shapes
 
+from .files import MODELS
+
 SIZES: dict[str, Any] = {
     "vocab_size": 37,
     "n_layers": 2,
@@ -44,6 +46,16 @@ def draw() -> Callable[..., Params]:
         )
 
     return drawn
+
+
+@pytest.fixture(scope="session")
+def llama(draw: Callable[..., Params]) -> Params:
+    return draw(Config(**SIZES))
+
+
+@pytest.fixture(scope="session")
+def gpt2(draw: Callable[..., Params]) -> Params:
+    return draw(Config(**(SIZES | MODELS["gpt2"])))
 
 
 @pytest.fixture(scope="session")

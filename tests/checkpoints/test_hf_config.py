@@ -1,60 +1,18 @@
-"""Hugging Face's config.json: defaults against transformers' classes, refusals, and the way back."""
+"""Hugging Face's config.json read: rotary layouts, biases, what is refused and what changes nothing."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import hypothesis.strategies as st
 import pytest
-import transformers
-from hypothesis import given
-from transformers.activations import ACT2FN
 
 from tinyxp import CheckpointError, Config, UnsupportedModelError
 from tinyxp.checkpoints.files import JSON_LIMIT
-from tinyxp.checkpoints.hf_config import GELU, GELU_TANH, SILU
-from tinyxp.config import GPT2, PRESETS, RopeScaling
+from tinyxp.checkpoints.hf_config import GELU, GELU_TANH
+from tinyxp.config import RopeScaling
 
-CLASSES = {
-    "gpt2": transformers.GPT2Config,
-    "llama": transformers.LlamaConfig,
-    "mistral": transformers.MistralConfig,
-    "qwen2": transformers.Qwen2Config,
-}
-NO_WINDOW = {"sliding_window": None}
-
-
-@pytest.mark.parametrize("kind", CLASSES)
-@pytest.mark.parametrize("kv", [{}, {"num_key_value_heads": None}, {"num_key_value_heads": 4}])
-def test_missing_keys_mean_what_transformers_means(kind: str, kv: dict[str, Any]) -> None:
-    given_keys = kv | (NO_WINDOW if kind == "mistral" else {})
-    ours = Config.from_hf({"model_type": kind, **given_keys})
-    if kind == "mistral":  # whose class takes no null, for all that it handles one
-        given_keys = {k: v for k, v in given_keys.items() if k == "sliding_window" or v is not None}
-        ours = Config.from_hf({"model_type": kind, **given_keys})
-    theirs = CLASSES[kind](**given_keys)
-    heads = theirs.num_attention_heads
-    assert ours.vocab_size == theirs.vocab_size
-    assert ours.n_layers == theirs.num_hidden_layers
-    assert ours.d_model == theirs.hidden_size
-    assert ours.n_heads == heads
-    assert ours.max_seq_len == theirs.max_position_embeddings
-    assert ours.tie_embeddings == theirs.tie_word_embeddings
-    assert ours.head_dim == theirs.hidden_size // heads
-    if kind == "gpt2":
-        assert ours.d_ff == 4 * theirs.n_embd
-        assert ours.n_kv_heads == heads
-        assert ours.norm_eps == theirs.layer_norm_epsilon
-    else:
-        assert ours.d_ff == theirs.intermediate_size
-        assert ours.n_kv_heads == theirs.num_key_value_heads
-        assert ours.norm_eps == theirs.rms_norm_eps
-        assert ours.rope_theta == theirs.rope_parameters["rope_theta"]
-    # A complete file of the class says the same.
-    assert Config.from_hf(theirs.to_dict()) == ours
+from .files import NO_WINDOW, ROPE_LAYOUTS, ROPE_LLAMA3, WINDOWS
 
 
 @pytest.mark.parametrize("kind, kv_heads", [("llama", 32), ("mistral", 8), ("qwen2", 32)])
@@ -64,55 +22,18 @@ def test_missing_kv_heads(kind: str, kv_heads: int) -> None:
     assert Config.from_hf(few).n_kv_heads == 16
 
 
-def test_activations_that_are_taken_are_the_form_they_are_taken_for() -> None:
-    import torch
-
-    x = torch.linspace(-6, 6, 1001, dtype=torch.float64)
-    tanh = torch.nn.functional.gelu(x, approximate="tanh")
-    for names, wanted in (
-        (GELU_TANH, tanh),
-        (GELU, torch.nn.functional.gelu(x)),
-        (SILU, torch.nn.functional.silu(x)),
-    ):
-        for name in names:
-            assert float((ACT2FN[name](x) - wanted).abs().max()) < 1e-9, (
-                name
-            )  # the two forms differ by 4.7e-4
-
-
 @pytest.mark.parametrize("name, mlp", [(n, "gelu_tanh") for n in GELU_TANH] + [(n, "gelu") for n in GELU])
 def test_gpt2_activation_is_read(name: str, mlp: str) -> None:
     assert Config.from_hf({"model_type": "gpt2", "activation_function": name}).mlp == mlp
 
 
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 32.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"rope_theta": 5e5, "rope_scaling": LLAMA3},
-        {"rope_theta": 5e5, "rope_scaling": LLAMA3, "rope_parameters": None},
-        {"rope_parameters": {"rope_theta": 5e5, **LLAMA3}},
-        {"rope_theta": 5e5, "rope_parameters": LLAMA3},
-        {"rope_theta": 5e5, "rope_scaling": {**LLAMA3, "type": "llama3"}},
-    ],
-)
+@pytest.mark.parametrize("keys", ROPE_LAYOUTS)
 def test_rope_in_both_layouts(keys: dict[str, Any]) -> None:
     config = Config.from_hf({"model_type": "llama", **keys})
     assert config.rope_theta == 5e5
     assert config.rope_scaling == RopeScaling(
         rope_type="llama3", factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=8192
     )
-    theirs = transformers.LlamaConfig(**json.loads(json.dumps(keys))).rope_parameters
-    assert theirs["rope_theta"] == 5e5
-    assert theirs["factor"] == 32.0
 
 
 def test_rope_of_older_files() -> None:
@@ -121,7 +42,7 @@ def test_rope_of_older_files() -> None:
     default = {"model_type": "llama", "rope_scaling": {"type": "default"}, "rope_theta": None}
     assert Config.from_hf(default).rope_scaling is None
     assert Config.from_hf(default).rope_theta == 10000.0
-    without = {k: v for k, v in LLAMA3.items() if not k.startswith("original")}
+    without = {k: v for k, v in ROPE_LLAMA3.items() if not k.startswith("original")}
     config = Config.from_hf({"model_type": "llama", "rope_scaling": without, "max_position_embeddings": 4096})
     assert config.rope_scaling is not None
     assert config.rope_scaling.original_max_seq_len == 4096
@@ -209,24 +130,13 @@ def test_takes_what_changes_nothing(kind: str, keys: dict[str, Any]) -> None:
     assert Config.from_hf(plain | keys) == Config.from_hf(plain | length)
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"max_window_layers": 28},
-        {"max_window_layers": 0},
-        {},
-        {"layer_types": ["full_attention"] * 31 + ["sliding_attention"]},
-    ],
-)
+@pytest.mark.parametrize("keys", WINDOWS)
 def test_refuses_windows_of_single_layers(keys: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedModelError, match="sliding_window is 4096"):
         Config.from_hf({"model_type": "qwen2", "use_sliding_window": True, **keys})
-    theirs = transformers.Qwen2Config(use_sliding_window=True, **keys)
-    assert "sliding_attention" in theirs.layer_types
 
 
 def test_refuses_the_window_that_mistral_has_by_default() -> None:
-    assert transformers.MistralConfig().sliding_window == 4096
     with pytest.raises(UnsupportedModelError, match="sliding_window is 4096"):
         Config.from_hf({"model_type": "mistral"})
 
@@ -307,102 +217,6 @@ def test_a_bad_value_in_a_file_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama", "hidden_size": -4}')
     with pytest.raises(CheckpointError, match=r"config\.json: hidden_size is -4"):
         Config.from_hf(tmp_path)
-
-
-FAMILIES = {
-    "gpt2": GPT2,
-    "llama": {"norm": "rms", "position": "rope", "mlp": "swiglu"},
-    "qwen2": {"attn_bias": True},
-}
-WIDTHS = st.integers(1, 4)
-
-
-@st.composite
-def representable(draw: st.DrawFn) -> tuple[str, Config]:
-    kind = draw(st.sampled_from(sorted(FAMILIES)))
-    kv_heads, group, half = draw(WIDTHS), draw(WIDTHS), draw(WIDTHS)
-    heads = kv_heads * group
-    shared = FAMILIES[kind] | {
-        "vocab_size": draw(st.integers(1, 999)),
-        "n_layers": draw(WIDTHS),
-        "n_heads": heads,
-        "d_model": heads * half * 2,
-        "d_ff": draw(st.integers(1, 99)),
-        "max_seq_len": draw(st.integers(1, 9999)),
-        "norm_eps": draw(st.floats(1e-9, 1.0)),
-        "tie_embeddings": draw(st.booleans()),
-    }
-    if kind == "gpt2":
-        return kind, Config(**shared, n_kv_heads=heads) if draw(st.booleans()) else Config(
-            **(shared | {"mlp": "gelu"}), n_kv_heads=heads
-        )
-    bias = draw(st.booleans())
-    own = (
-        {"attn_bias": bias, "attn_out_bias": bias, "mlp_bias": draw(st.booleans())} if kind == "llama" else {}
-    )
-    low, factor = draw(st.floats(0.1, 9.0)), draw(st.floats(1.0, 99.0))
-    scaling = draw(
-        st.sampled_from(
-            [
-                None,
-                RopeScaling(rope_type="linear", factor=factor),
-                RopeScaling(
-                    rope_type="llama3",
-                    factor=factor,
-                    low_freq_factor=low,
-                    high_freq_factor=low * 2,
-                    original_max_seq_len=draw(st.integers(1, 9999)),
-                ),
-            ]
-        )
-    )
-    return kind, Config(
-        **(shared | own),
-        n_kv_heads=kv_heads,
-        head_dim=2 * draw(WIDTHS),
-        rope_theta=draw(st.floats(1.0, 1e7)),
-        rope_scaling=scaling,
-    )
-
-
-@given(representable())
-def test_round_trip(case: tuple[str, Config]) -> None:
-    kind, config = case
-    written = json.loads(json.dumps(config.to_hf()))
-    assert written["model_type"] == kind
-    assert Config.from_hf(written) == config
-    # transformers 4 reads these keys, 5 the others; each alone tells the same.
-    if kind != "gpt2":
-        assert Config.from_hf({k: v for k, v in written.items() if k != "rope_parameters"}) == config
-        newer = {k: v for k, v in written.items() if k not in ("rope_theta", "rope_scaling")}
-        assert Config.from_hf(newer) == config
-
-
-@pytest.mark.parametrize("name", sorted(PRESETS))
-def test_presets_round_trip(name: str) -> None:
-    config = Config.preset(name)
-    assert Config.from_hf(config.to_hf()) == config
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"norm": "layer"},
-        {"position": "learned"},
-        {"mlp": "gelu"},
-        {"attn_out_bias": True},
-        {"attn_bias": True, "mlp_bias": True},
-    ],
-)
-def test_mixtures_have_no_class(changes: dict[str, Any]) -> None:
-    with pytest.raises(UnsupportedModelError, match=next(iter(changes))):
-        replace(Config(), **changes).to_hf()
-
-
-def test_gpt2_with_grouped_heads_has_no_class() -> None:
-    config = replace(Config.preset("book"), n_kv_heads=2)
-    with pytest.raises(UnsupportedModelError, match="n_kv_heads 2"):
-        config.to_hf()
 
 
 def test_real_configs(test_data: Path) -> None:

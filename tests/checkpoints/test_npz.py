@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import tinyxp
 from tinyxp import CheckpointError, Config, Params
@@ -81,6 +80,7 @@ def test_any_config_comes_back(
 
 
 def test_bfloat16_keeps_its_bits(draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
     params = draw(Config(**sizes)).to(torch, dtype="bfloat16")
     tinyxp.save(params, tmp_path / "m.npz")
     assert np.load(tmp_path / "m.npz")["embed.weight"].dtype == np.uint16
