@@ -77,7 +77,10 @@ def test_stats_go_to_standard_error(stories: Path) -> None:
 
 
 def test_control_c_keeps_what_was_written_and_exits_130(stories: Path) -> None:
-    command = [sys.executable, "-m", "tinyxp", "generate", "Once upon", "-m", str(stories)]
+    # A shell starts what it runs in the background, such as this suite, with Ctrl-C switched off.
+    program = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program += "; runpy.run_module('tinyxp', run_name='__main__')"
+    command = [sys.executable, "-c", program, "generate", "Once upon", "-m", str(stories)]
     process = subprocess.Popen(
         [*command, "-n", "1000000", "--ignore-eos", "--no-cache", "--slide"],
         stdout=subprocess.PIPE,
