@@ -11,12 +11,12 @@ GENERATE := $(BIN)/tinyxp generate "$$PROMPT" -m $(SMOLLM2) -n $(TOKENS) --stats
 .DELETE_ON_ERROR:
 
 demo: .venv/core $(SMOLLM2)
-	@[ -t 1 ] || printf '%s' "$$PROMPT"  # on a terminal the command shows it itself
+	@[ -t 1 ] || printf '%s\n' "$$PROMPT"  # on a terminal the command shows it itself
 	@$(GENERATE)
 
 demo-all: .venv/frameworks $(SMOLLM2)
 	@for backend in numpy torch jax; do \
-		printf '\n%s: %s' "$$backend" "$$PROMPT"; \
+		printf '\n%s: %s\n' "$$backend" "$$PROMPT"; \
 		$(GENERATE) --backend $$backend | tee .cache/demo.$$backend; \
 		[ -s .cache/demo.$$backend ] || exit 1; \
 	done

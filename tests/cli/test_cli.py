@@ -111,7 +111,7 @@ def test_a_reader_that_leaves_gets_no_traceback(stories: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["-m", "/no/such/model"], "/no/such/model"),
+        (["-m", "/no/such/model"], "/no/such/model: no such file or folder (a hub id has the form org/name)"),
         (
             ["-m", "{stories}", "--backend", "cupy"],
             "backend is 'cupy'; known are array_api_strict, dask, jax",
@@ -139,7 +139,7 @@ def test_a_reader_that_leaves_gets_no_traceback(stories: Path) -> None:
         (["-m", "{stories}", "-n", "-1"], "-1"),
         (["-m", "{stories}", "--threads", "0"], "0"),
         ([], "'-m'"),
-        (["-m", "{tiny}"], "token"),
+        (["-m", "{tiny}"], "name the one to use (--tokenizer)"),
     ],
 )
 def test_bad_input_gets_one_line_and_exit_status_2(
@@ -255,3 +255,7 @@ def test_help_and_version() -> None:
     assert "Continue PROMPT" in run("generate", "--help").stdout
     assert tinyxp.__version__ in run("--version").stdout
     assert run("frobnicate").returncode == 2
+    bare = run()
+    assert bare.returncode == 2
+    assert bare.stdout.startswith("Usage: ")
+    assert bare.stdout.count("\n") > 5

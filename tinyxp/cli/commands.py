@@ -30,6 +30,9 @@ def run() -> int:
         status = cli(standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 2
     except click.Abort:
         raise KeyboardInterrupt from None
     except (click.ClickException, ValueError, ImportError, OSError, MemoryError) as error:

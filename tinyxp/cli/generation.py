@@ -72,6 +72,7 @@ def generate(
     if threads is not None:
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     import tinyxp
+    from tinyxp.checkpoints import load_config
     from tinyxp.registry import dtype_name
 
     if prompt == "-":
@@ -79,6 +80,8 @@ def generate(
             raise ValueError("PROMPT is '-', but standard input is closed")
         prompt = sys.stdin.read()
     adapter = tinyxp.backend(backend)
+    if tokenizer is None:
+        load_config(model)  # so that a model that is not there is not reported as a missing tokenizer
     text = tinyxp.load_tokenizer(tokenizer or model)
     prompt_ids = text.encode(prompt)
     if not prompt_ids:

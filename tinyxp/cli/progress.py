@@ -22,4 +22,6 @@ def loading(read: Callable[[Show | None], T]) -> T:
             bar.length = max(total, 1)
             bar.update(done - bar.pos)
 
-        return read(show)
+        result = read(show)
+    click.echo("\x1b[1A\x1b[2K", nl=False, err=True)  # the finished bar would stand above every text
+    return result

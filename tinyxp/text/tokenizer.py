@@ -55,7 +55,7 @@ def _load_folder(folder: Path) -> Tokenizer:
         return load_llama2c(binaries[0])
     raise CheckpointError(
         f"{folder}: has no tokenizer; looked for tokenizer.json, {' or '.join(VOCABULARY_NAMES)} with "
-        f"{' or '.join(MERGES_NAMES)}, tokenizer.bin, tok*.bin"
+        f"{' or '.join(MERGES_NAMES)}, tokenizer.bin, tok*.bin; name the one to use (--tokenizer)"
     )
 
 
