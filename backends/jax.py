@@ -20,6 +20,8 @@ from tinyxp.registry import Backend, dtype_name
 class JaxBackend(Backend):
     """jax.numpy is a standard namespace by itself; devices follow the arrays, so creation is told none."""
 
+    eager = False
+
     @property
     def index_dtype(self) -> str:  # type: ignore[override]
         return "int64" if jax.config.jax_enable_x64 else "int32"
@@ -75,11 +77,11 @@ class JaxBackend(Backend):
     def value_and_grad(self, f: Callable[..., Any]) -> Callable[..., Any]:
         return jax.value_and_grad(f)
 
-    def decoder(self, params: Params, batch: int, length: int) -> JaxDecoder:
-        return JaxDecoder(params, batch, length)
-
     def synchronize(self, x: Any) -> Any:
         return jax.block_until_ready(x)
+
+    def float64(self) -> Any:
+        return jax.enable_x64(True)
 
 
 def write_cache(cache: jax.Array, new: jax.Array, start: Any, slots: Any, *, xp: Any) -> jax.Array:
@@ -93,6 +95,20 @@ def _extend(
 ) -> tuple[jax.Array, Cache]:
     logits, extended = extend(params, ids, cache, mask=mask, kernels=backend.kernels, last=True)
     return logits[:, 0, :], extended._replace(used=cache.used + columns)
+
+
+def softmax(x: jax.Array, *, xp: Any, visible: jax.Array | None = None, axis: int = -1) -> jax.Array:
+    """``tinyxp.ops.softmax``, JAX's own."""
+    return jax.nn.softmax(x, axis=axis, where=visible)
+
+
+def attention(
+    q: jax.Array, k: jax.Array, v: jax.Array, visible: jax.Array, *, xp: Any, tap: Any = None
+) -> jax.Array:
+    """``tinyxp.ops.attention``, JAX's own, for queries that see something."""
+    q, k, v = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
+    mask = jnp.broadcast_to(visible, (q.shape[0], 1, q.shape[1], k.shape[1]))
+    return jnp.swapaxes(jax.nn.dot_product_attention(q, k, v, mask=mask), 1, 2)
 
 
 class JaxDecoder(Decoder):
@@ -130,4 +146,16 @@ def _flatten_with_keys(params: Params) -> tuple[list[Any], Any]:
 jax.tree_util.register_pytree_with_keys(
     Params, _flatten_with_keys, lambda static, leaves: Params._unflatten(leaves, *static), Params._flatten
 )
-backend = JaxBackend("jax", jnp, {"write_cache": write_cache})
+backend = JaxBackend(
+    "jax",
+    jnp,
+    {"write_cache": write_cache},
+    {
+        "softmax": softmax,
+        "silu": lambda x, *, xp: jax.nn.silu(x),
+        "gelu": lambda x, *, xp: jax.nn.gelu(x, approximate=False),
+        "gelu_tanh": lambda x, *, xp: jax.nn.gelu(x, approximate=True),
+        "attention": attention,
+    },
+    JaxDecoder,
+)

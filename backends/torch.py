@@ -71,9 +71,6 @@ class TorchBackend(Backend):
 
         return both
 
-    def decoder(self, params: Params, batch: int, length: int) -> TorchDecoder:
-        return TorchDecoder(params, batch, length)
-
     def synchronize(self, x: Any) -> Any:
         if torch.accelerator.is_available():
             torch.accelerator.synchronize()
@@ -120,6 +117,16 @@ def attention(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, enable_gqa=q.shape[1] != k.shape[1])
 
 
+def softmax(x: torch.Tensor, *, xp: Any, visible: torch.Tensor | None = None, axis: int = -1) -> torch.Tensor:
+    """``tinyxp.ops.softmax``, torch's own, for rows that see something."""
+    return F.softmax(x if visible is None else x.masked_fill(~visible, -torch.inf), axis)
+
+
+def cross_entropy(logits: torch.Tensor, targets: torch.Tensor, *, xp: Any) -> torch.Tensor:
+    """``tinyxp.ops.cross_entropy``, torch's own, for targets of which one counts."""
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
 def write_cache(cache: torch.Tensor, new: torch.Tensor, start: Any, slots: Any, *, xp: Any) -> torch.Tensor:
     """``tinyxp.ops.write_cache`` in place."""
     at = int(start)
@@ -143,4 +150,16 @@ backend = TorchBackend(
     "torch",
     xp,
     {"linear": linear, "layer_norm": layer_norm, "attention": attention, "write_cache": write_cache},
+    {
+        "linear": linear,
+        "layer_norm": layer_norm,
+        "rms_norm": lambda x, weight, eps, *, xp: F.rms_norm(x, x.shape[-1:], weight, eps),
+        "softmax": softmax,
+        "silu": lambda x, *, xp: F.silu(x),
+        "gelu": lambda x, *, xp: F.gelu(x),
+        "gelu_tanh": lambda x, *, xp: F.gelu(x, approximate="tanh"),
+        "attention": attention,
+        "cross_entropy": cross_entropy,
+    },
+    TorchDecoder,
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -187,15 +187,9 @@ def distance(a: Any, b: Any) -> float:
     return float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64))))
 
 
-@contextlib.contextmanager
-def float64_on(backend: tinyxp.Backend) -> Iterator[None]:
+def float64_on(backend: tinyxp.Backend) -> contextlib.AbstractContextManager[Any]:
     """Lets JAX compute in float64; the other libraries do anyway."""
-    if backend.name != "jax":
-        yield
-        return
-    jax = pytest.importorskip("jax")
-    with jax.enable_x64(True):
-        yield
+    return backend.float64()
 
 
 def their_model(params: Params, dtype: str = "float32") -> Any:

@@ -51,6 +51,11 @@ class Decoder:
             self.cache = _lengthened(self.cache, length - slots, self.params)
 
 
+def new_decoder(params: Params, batch: int, length: int) -> Decoder:
+    """The backend's decoder for ``batch`` rows, with room for ``length`` columns at first."""
+    return (params.backend.decoder or Decoder)(params, batch, length)
+
+
 def _lengthened(cache: Cache, more: int, params: Params) -> Cache:
     """The cache with ``more`` empty slots."""
     concat, spare = params.xp.concat, new_cache(params, cache.real.shape[0], more)

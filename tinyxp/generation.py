@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp.checks import as_flag, as_integer, is_integer
-from tinyxp.decoding import Decoder
+from tinyxp.decoding import new_decoder
 from tinyxp.inputs import Range, as_params, host_integers, host_mask
 from tinyxp.params import Params
 from tinyxp.sampling import Sampler
@@ -150,7 +150,6 @@ def _checked(
 def _steps(run: _Run, sampler: Sampler) -> Iterator[np.ndarray]:
     """The next id of each row, (b,), step by step, until every row has ended."""
     b, t = run.ids.shape
-    backend = run.params.backend
     streams = sampler.streams(b)
     rows = [row[real].tolist() for row, real in zip(run.ids, run.mask, strict=True)]
     ended = np.zeros(b, dtype=bool)
@@ -160,7 +159,7 @@ def _steps(run: _Run, sampler: Sampler) -> Iterator[np.ndarray]:
         if outgrown or not run.cached:
             logits = _whole(run, rows)
         elif decoder is None:
-            decoder = backend.decoder(run.params, b, t + min(run.max_new_tokens - 1, AHEAD))
+            decoder = new_decoder(run.params, b, t + min(run.max_new_tokens - 1, AHEAD))
             logits = decoder(run.ids, None if run.mask.all() else run.mask)
         else:
             logits = decoder(new[:, None])
@@ -183,7 +182,7 @@ def _whole(run: _Run, rows: list[list[int]]) -> np.ndarray:
     width = max(map(len, seen))
     ids = np.asarray([[0] * (width - len(row)) + row for row in seen])
     mask = np.asarray([[False] * (width - len(row)) + [True] * len(row) for row in seen])
-    decoder: Decoder = run.params.backend.decoder(run.params, len(rows), width)
+    decoder = new_decoder(run.params, len(rows), width)
     return decoder(ids, None if mask.all() else mask)
 
 

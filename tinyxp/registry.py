@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ from tinyxp.typing import Array, Namespace
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from tinyxp.decoding import Decoder
 
 GROUP = "tinyxp.backends"
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -37,13 +39,28 @@ class Backend:
     """The array namespace that the model computes with."""
     kernels: Mapping[str, Callable[..., Array]]
     """Faster twins of functions in ``tinyxp.ops``, for decoding: write_cache may write in place."""
+    references: Mapping[str, Callable[..., Array]]
+    """The library's own forms of functions in ``tinyxp.ops``, of the same signatures, to compare with."""
     index_dtype: str = "int64"
     """The integer dtype that this library indexes with."""
+    decoder: type[Decoder] | None
+    """What drives generation; None for ``tinyxp.decoding.Decoder``."""
+    eager: bool = True
+    """Whether one operation on a new shape is cheap; where it is not, laws run compiled, over few shapes."""
 
-    def __init__(self, name: str, xp: Namespace, kernels: Mapping[str, Callable[..., Array]] | None = None):
+    def __init__(
+        self,
+        name: str,
+        xp: Namespace,
+        kernels: Mapping[str, Callable[..., Array]] | None = None,
+        references: Mapping[str, Callable[..., Array]] | None = None,
+        decoder: type[Decoder] | None = None,
+    ):
         self.name = name
         self.xp = xp
         self.kernels = kernels or {}
+        self.references = references or {}
+        self.decoder = decoder
 
     def __repr__(self) -> str:
         return f"<tinyxp backend {self.name}>"
@@ -126,11 +143,9 @@ class Backend:
         """x, once all work that it waits for is done."""
         return x
 
-    def decoder(self, params: Any, batch: int, length: int) -> Any:
-        """A ``tinyxp.decoding.Decoder`` for ``batch`` rows, with room for ``length`` columns at first."""
-        from tinyxp.decoding import Decoder
-
-        return Decoder(params, batch, length)
+    def float64(self) -> AbstractContextManager[Any]:
+        """Within it the library computes in float64, if it ever does."""
+        return nullcontext()
 
 
 def bare_name(dtype: Any) -> str:

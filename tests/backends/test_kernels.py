@@ -10,6 +10,7 @@ import pytest
 
 import tinyxp
 from tinyxp import Config, forward, ops
+from tinyxp.decoding import new_decoder
 
 from ..reference import EPSILON, IDS, array, distance, filled, float64_on, host, kind, libraries
 
@@ -134,7 +135,7 @@ def test_decoding_with_kernels_is_forward(library: str, config: Config) -> None:
     params = filled(config).to(tinyxp.backend(library).xp, dtype="float32")
     ids = np.array([[8, 8, *IDS[0]], [9, 2, 6, 5, 3, 5, 8]])
     mask = np.array([[False] * 2 + [True] * 5, [True] * 7])
-    decoder = params.backend.decoder(params, 2, 9)
+    decoder = new_decoder(params, 2, 9)
     found = [decoder(ids, mask), decoder(np.array([[4], [1]])), decoder(np.array([[0], [10]]))]
     rows = [[*IDS[0], 4, 0], [*ids[1].tolist(), 1, 10]]
     for back, logits in zip((2, 1, 0), found, strict=True):
