@@ -1,4 +1,5 @@
-"""Fixtures that every test may use, and the Hypothesis profiles: ``ci`` (the default) and ``long``."""
+"""Fixtures that every test may use, besides ``backend``, which is the plugin's, and the Hypothesis profiles:
+``ci`` (the default) and ``long``."""
 
 from __future__ import annotations
 
@@ -8,21 +9,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-import tinyxp
-
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
-
-BACKENDS = ("numpy", "torch", "jax", "strict")
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> tinyxp.Backend:
-    """Each first-class backend in turn; skipped, saying so, where its library is not installed."""
-    if tinyxp.available_backends()[request.param] is None:
-        pytest.skip(f"{request.param} is not installed")
-    return tinyxp.backend(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -201,6 +201,11 @@ def _load(name: str) -> Backend:
     return _loaded[name]
 
 
+def register(found: Backend) -> None:
+    """Makes known an adapter that no entry point names, by its name and by its namespace."""
+    _loaded[found.name] = _loaded[found.xp.__name__] = found
+
+
 def backend(name_or_module: str | Namespace) -> Backend:
     """The adapter of a library, by its name ("torch") or its namespace (torch, jax.numpy, numpy, or their
     array_api_compat forms).
@@ -210,14 +215,9 @@ def backend(name_or_module: str | Namespace) -> Backend:
     """
     if isinstance(name_or_module, Backend):
         return name_or_module
-    if isinstance(name_or_module, str):
-        given = name_or_module
-    elif isinstance(name_or_module, ModuleType):
-        given = name_or_module.__name__
-    else:
-        raise ValueError(
-            f"xp is {name_or_module!r}; it must be an array namespace such as numpy or jax.numpy"
-        )
+    if not isinstance(name_or_module, (str, ModuleType)):
+        raise ValueError(f"xp is {name_or_module!r}; it must be an array namespace such as jax.numpy")
+    given = name_or_module if isinstance(name_or_module, str) else name_or_module.__name__
     if given in _loaded:
         _loaded[given].selected()
         return _loaded[given]

@@ -207,7 +207,7 @@ def _rope(fields: Fields, length: int) -> tuple[float, RopeScaling | None]:
 
 
 def config_to_hf(config: Config) -> dict[str, Any]:
-    """Config -> Hugging Face's config.json of class gpt2, llama or qwen2, for transformers 4 and 5 alike.
+    """Config -> Hugging Face's config.json of class gpt2, llama, mistral or qwen2, for transformers 4 and 5 alike.
 
     Raises UnsupportedModelError for a mixture that none of these classes computes.
     """
@@ -225,17 +225,25 @@ def config_to_hf(config: Config) -> dict[str, Any]:
     if (c.norm, c.position) == ("layer", "learned") and ungated and all(biases) and plain_heads:
         return {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"} | common | _to_gpt2(c)
     if (c.norm, c.position, c.mlp) == ("rms", "rope", "swiglu"):
-        if c.attn_bias == c.attn_out_bias:
+        if c.attn_bias == c.attn_out_bias and c.d_model % c.n_heads == 0:
             own = {"attention_bias": c.attn_bias, "mlp_bias": c.mlp_bias}
             return (
                 {"architectures": ["LlamaForCausalLM"], "model_type": "llama"} | common | own | _to_llama(c)
+            )
+        if not any(biases):  # LlamaConfig refuses these widths, MistralConfig does not
+            window = {"sliding_window": None}
+            return (
+                {"architectures": ["MistralForCausalLM"], "model_type": "mistral"}
+                | common
+                | window
+                | _to_llama(c)
             )
         if biases == (True, False, False):
             return {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"} | common | _to_llama(c)
     fields = ("norm", "position", "mlp", "attn_bias", "attn_out_bias", "mlp_bias", "n_heads", "n_kv_heads")
     mixture = ", ".join(f"{name} {getattr(c, name)!r}" for name in (*fields, "head_dim", "d_model"))
     raise UnsupportedModelError(
-        f"no class of transformers (gpt2, llama, qwen2) computes {mixture}; save as .npz"
+        f"no class of transformers (gpt2, llama, mistral, qwen2) computes {mixture}; save as .npz"
     )
 
 

@@ -7,6 +7,7 @@ import sys
 import click
 
 import tinyxp
+from tinyxp.cli.check import check
 from tinyxp.cli.generation import generate
 from tinyxp.cli.libraries import backends
 from tinyxp.cli.models import convert, info
@@ -18,7 +19,7 @@ def cli() -> None:
     """One decoder-only transformer on NumPy, PyTorch and JAX."""
 
 
-for command in (generate, info, convert, backends):
+for command in (generate, info, convert, backends, check):
     cli.add_command(command)
 
 

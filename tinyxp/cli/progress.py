@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import click
@@ -23,5 +23,20 @@ def loading(read: Callable[[Show | None], T]) -> T:
             bar.update(done - bar.pos)
 
         result = read(show)
-    click.echo("\x1b[1A\x1b[2K", nl=False, err=True)  # the finished bar would stand above every text
+    _wipe()
     return result
+
+
+def counted(items: Sequence[T], label: str) -> Iterator[T]:
+    """The items; where standard error is a terminal, a bar shows how many of them are done."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    with click.progressbar(items, label=label, file=sys.stderr) as bar:
+        yield from bar
+    _wipe()
+
+
+def _wipe() -> None:
+    """Takes the finished bar away, which would stand above every text."""
+    click.echo("\x1b[1A\x1b[2K", nl=False, err=True)

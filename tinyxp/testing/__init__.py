@@ -3,7 +3,8 @@
 ``check_model`` judges a function from ids to logits; ``tinyxp check`` judges this decoder on every backend.
 """
 
-from tinyxp.testing import laws as _laws  # registers them
+import tinyxp.testing.laws  # noqa: F401  # registers them
+from tinyxp.testing.checking import check_model, parametrize_with_laws
 from tinyxp.testing.law import LAWS, Draw, Law, LawBroken, law, select
 from tinyxp.testing.runner import Verdict, judge, replay
 from tinyxp.testing.subject import Subject
@@ -16,9 +17,11 @@ __all__ = [
     "LawBroken",
     "Subject",
     "Verdict",
+    "check_model",
     "foreign",
     "judge",
     "law",
+    "parametrize_with_laws",
     "replay",
     "select",
     "subject",

@@ -49,7 +49,7 @@ class Law:
     of: str  # one of KINDS
     region: str  # the part of a decoder that breaks it
     needs: frozenset[str]  # abilities of a subject
-    check: Callable[[Subject, Draw], None]
+    check: Callable[[Any, Draw], None]
     examples: int | None  # at most so many, for laws that are dear or that nothing is drawn for
     is_reference: bool  # whether it compares with another implementation's numbers
 
@@ -78,10 +78,10 @@ def law(
     needs: str = "",
     examples: int | None = None,
     is_reference: bool = False,
-) -> Callable[[Callable[[Subject, Draw], None]], Law]:
+) -> Callable[[Callable[[Any, Draw], None]], Law]:
     """Registers a check under its function's name; ``needs`` are words separated by spaces."""
 
-    def register(check: Callable[[Subject, Draw], None]) -> Law:
+    def register(check: Callable[[Any, Draw], None]) -> Law:
         name = check.__name__.replace("_", "-")
         if name in LAWS or of not in KINDS:
             raise ValueError(f"law {name!r} of {of!r} is there already, or is of none of {KINDS}")

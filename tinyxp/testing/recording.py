@@ -1,225 +1,293 @@
-"""What the model asks of an array library, found by running it on arrays that report every use of them.
+"""What the model asks of an array library, found by running it on arrays that note every use of them.
 
 ``python -m tinyxp.testing.recording`` prints the page ``docs/array-api.md``.
 """
 
 from __future__ import annotations
 
-import operator
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from functools import partial
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tinyxp import registry
 from tinyxp.cache import new_cache
 from tinyxp.config import GPT2, Config, RopeScaling
+from tinyxp.decoding import new_decoder
 from tinyxp.generation import generate
 from tinyxp.model import extend, forward, loss
-from tinyxp.params import Params, init
-from tinyxp.registry import Backend, bare_name
+from tinyxp.params import init
 from tinyxp.sampling import draw, greedy, probabilities
+from tinyxp.testing.recorder import FUNCTIONS, Recorder, Use, registered
 from tinyxp.typing import Namespace
 
-FUNCTIONS = frozenset(
-    """__array_namespace_info__ abs acos acosh add all any arange argmax argmin argsort asarray asin asinh astype
-    atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor
-    broadcast_arrays broadcast_to can_cast ceil clip concat conj copysign cos cosh count_nonzero
-    cumulative_prod cumulative_sum diff divide empty empty_like equal exp expand_dims expm1 eye finfo flip
-    floor floor_divide from_dlpack full full_like greater greater_equal hypot iinfo imag isdtype isfinite isin
-    isinf isnan less less_equal linspace log log10 log1p log2 logaddexp logical_and logical_not logical_or
-    logical_xor matmul matrix_transpose max maximum mean meshgrid min minimum moveaxis multiply negative
-    nextafter nonzero not_equal ones ones_like permute_dims positive pow prod real reciprocal remainder repeat
-    reshape result_type roll round searchsorted sign signbit sin sinh sort sqrt square squeeze stack std
-    subtract sum take take_along_axis tan tanh tensordot tile tril triu trunc unique_all unique_counts
-    unique_inverse unique_values unstack var vecdot where zeros zeros_like""".split()
-)
-"""The functions of the standard, version 2024.12, besides those of its extensions."""
-EXTENSIONS = ("linalg", "fft")
-CONSTANTS = ("e", "inf", "nan", "newaxis", "pi", "__array_api_version__")
-DTYPES = frozenset(
-    """bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128""".split()
-)
-ATTRIBUTES = "dtype device mT ndim shape size T to_device __dlpack__ __dlpack_device__".split()
-BINARY = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"} | {
-    "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"
+STAGES = ("forward", "step", "loss", "sampling", "generate", "params")
+
+_SMALL: dict[str, Any] = {"vocab_size": 11, "n_layers": 1, "d_model": 8, "n_heads": 2, "d_ff": 12}
+_GPT2 = Config(**GPT2, **_SMALL, n_kv_heads=2, max_seq_len=16)
+_LLAMA = Config(**_SMALL, n_kv_heads=1)
+_LINEAR = RopeScaling(rope_type="linear", factor=2.0)
+_LLAMA3 = RopeScaling(rope_type="llama3", factor=8.0, original_max_seq_len=16)
+
+FAMILIES: dict[str, tuple[Config, ...]] = {
+    "GPT-2": (_GPT2, replace(_GPT2, tie_embeddings=False)),
+    "Llama": (
+        _LLAMA,
+        replace(_LLAMA, attn_bias=True, rope_scaling=_LINEAR),
+        replace(_LLAMA, tie_embeddings=True, rope_scaling=_LLAMA3),
+    ),
+    "erf GELU": (replace(_GPT2, mlp="gelu"),),
 }
-COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-UNARY = {"neg": "-", "pos": "+", "invert": "~", "abs": "abs "}
-SCALARS = {"int": int, "float": float, "bool": bool, "complex": complex, "index": operator.index}
-SHAPES_DIFFER = ("concat", "stack", "take", "take_along_axis", "tensordot", "searchsorted", "isin", "repeat")
-"""Functions of several arrays that are not broadcast against each other."""
+"""Small models: heads tied and not, rotary frequencies stretched and not, with biases and without."""
 
-Where = tuple[str, str]
-
-
-class Use(NamedTuple):
-    """One thing that was asked of the library."""
-
-    kind: str
-    name: str
-    form: str = ""  # the dtypes and keywords it was asked with
+IDS = [[3, 1, 4, 1], [5, 9, 2, 6]]
+TARGETS = [[1, 4, 1, -100], [9, 2, 6, 5]]
+MASK = [[False, True, True, True], [True, True, True, True]]
+POSITIONS = [[0, 0, 1, 2], [0, 1, 2, 3]]
 
 
-class Recorder:
-    """A namespace over another, whose functions and arrays note in ``uses`` what they are asked.
+@dataclass(frozen=True)
+class Usage:
+    """What was asked of the library, each with the pairs of a stage and a family that asked it.
 
-    Each use is noted with ``where``, a pair of names that the caller sets. Values are those of ``xp``, bit for
-    bit.
+    Kinds of use: "function" (the standard's), "operator", "index", "attribute", "named dtype" and "constant"
+    (of the namespace), "dtype" (of an array that it returned), "broadcasting", "promotion", "in place", and
+    "outside" (what the standard does not have). Sampling belongs to the family "".
     """
 
-    def __init__(self, xp: Namespace) -> None:
-        self.uses: dict[Use, set[Where]] = defaultdict(set)
-        self.where: Where = ("", "")
-        self.namespace = RecordingNamespace("recorded", xp, self)
-        probe = xp.zeros(1)
-        self._arrays = (type(probe), np.generic)
-        self._dtypes = (type(probe.dtype), np.dtype)
+    uses: Mapping[Use, frozenset[tuple[str, str]]]
 
-    def note(self, kind: str, name: str, form: str = "") -> None:
-        """Notes one use."""
-        self.uses[Use(kind, name, form)].add(self.where)
-
-    def wrap(self, value: Any) -> Any:
-        """What the namespace returned, its arrays and dtypes reporting too."""
-        if isinstance(value, self._arrays):
-            value = np.asarray(value) if isinstance(value, np.generic) else value
-            self.note("dtype", bare_name(value.dtype))
-            return RecordedArray(value, self)
-        if isinstance(value, self._dtypes):
-            return RecordedDtype(value, bare_name(value), self)
-        if isinstance(value, (list, tuple)) and any(isinstance(part, self._arrays) for part in value):
-            return [self.wrap(part) for part in value]
-        return value
-
-    def call(self, kind: str, name: str, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
-        """Calls a function of the namespace, noting with what."""
-        result = self.wrap(function(*unwrap(args), **unwrap(keywords)))
-        said = [describe(arg) for arg in args]
-        for keyword, value in keywords.items():
-            literal = type(value) in (bool, int)
-            is_device = keyword == "device" and value is not None
-            said.append(f"{keyword}={value if literal else 'device' if is_device else describe(value)}")
-        self.note(kind, name, f"{name}({', '.join(said)}) -> {describe(result)}")
-        self.note_operands(name, args)
-        return result
-
-    def note_operands(self, name: str, args: tuple[Any, ...]) -> None:
-        """Notes whether arrays were broadcast against each other, and whether their dtypes differed."""
-        arrays = [unwrap(arg) for arg in args if isinstance(arg, RecordedArray)]
-        if name in SHAPES_DIFFER or len(arrays) < 2:
-            return
-        shapes = [x.shape[:-2] if name in ("matmul", "@") else x.shape for x in arrays]
-        if len(set(shapes)) > 1:
-            self.note("broadcasting", name, " with ".join(f"{x.ndim}-d" for x in arrays))
-        dtypes = [bare_name(x.dtype) for x in arrays[name == "where" :]]
-        if len(set(dtypes)) > 1:
-            self.note("promotion", name, ", ".join(dtypes))
+    def names(self, kind: str, *, stage: str | None = None, family: str | None = None) -> set[str]:
+        """The names of one kind that this stage of this family uses; None stands for any."""
+        wanted = [use for use in self.uses if use.kind == kind]
+        return {
+            use.name
+            for use in wanted
+            if any(stage in (None, s) and family in (None, f) for s, f in self.uses[use])
+        }
 
 
-class RecordingNamespace(ModuleType):
-    """Stands for another namespace."""
+def array_api_usage(xp: Namespace | None = None) -> Usage:
+    """Runs every stage of both families, in all forms that their arguments take, and returns what they used.
 
-    def __init__(self, name: str, xp: Namespace, recorder: Recorder, prefix: str = "") -> None:
-        super().__init__(name)
-        self._xp, self._recorder, self._prefix = xp, recorder, prefix
-
-    def __getattr__(self, name: str) -> Any:
-        known = name in FUNCTIONS or name in EXTENSIONS or name in DTYPES or name in CONSTANTS or self._prefix
-        if name.startswith("__") and not known:
-            raise AttributeError(f"no {name} here")
-        value = getattr(self._xp, name)
-        note = self._recorder.note
-        if name in EXTENSIONS:
-            return RecordingNamespace(name, value, self._recorder, f"{name}.")
-        if name in DTYPES or name == "float16":
-            note("named dtype", name)
-            return RecordedDtype(value, name, self._recorder)
-        if name in CONSTANTS:
-            note("constant", name)
-        if callable(value):
-            return partial(self._recorder.call, "function" if known else "outside", self._prefix + name, value)
-        if not known:
-            note("outside", name)
-        return value
+    ``xp`` computes: where it is None, array_api_strict with its optional features off, or NumPy where that is
+    not installed. What array_api_strict lacks, float16, NumPy computes.
+    """
+    if xp is None:
+        installed = registry.available_backends().get("strict") is not None
+        xp = registry.backend("strict").xp if installed else np
+    uses: dict[Use, set[tuple[str, str]]] = defaultdict(set)
+    for base, dtype in ((xp, "float32"), (xp, "float64"), (np, "float16")):
+        recorder = Recorder(base)
+        with registered(recorder):
+            _run(recorder, dtype)
+        for use, where in recorder.uses.items():
+            uses[use] |= where
+    return Usage({use: frozenset(where) for use, where in uses.items()})
 
 
-class RecordedDtype:
-    """A dtype that reports its comparisons and its name."""
-
-    def __init__(self, dtype: Any, name: str, recorder: Recorder) -> None:
-        self._inner, self._name, self._recorder = dtype, name, recorder
-
-    def __eq__(self, other: object) -> bool:
-        standard = isinstance(other, RecordedDtype)
-        self._recorder.note("attribute" if standard else "outside", f"dtype == {'dtype' if standard else other!r}")
-        return bool(self._inner == unwrap(other))
-
-    def __hash__(self) -> int:
-        self._recorder.note("outside", "hash(dtype)")
-        return hash(self._name)
-
-    def __str__(self) -> str:
-        self._recorder.note("outside", "str(dtype)")
-        return self._name
-
-
-class RecordedArray:
-    """An array that reports what is asked of it."""
-
-    __array_ufunc__ = None  # NumPy's arrays leave the operators to this class
-
-    def __init__(self, inner: Any, recorder: Recorder) -> None:
-        self._inner, self._recorder = inner, recorder
-
-    def __array_namespace__(self, api_version: str | None = None) -> Namespace:
-        self._recorder.note("attribute", "x.__array_namespace__()")
-        return self._recorder.namespace
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") and name not in ATTRIBUTES:
-            raise AttributeError(name)
-        kind = "attribute" if name in ATTRIBUTES else "outside"
-        value = getattr(self._inner, name)
-        if callable(value):
-            self._recorder.note(kind, f"x.{name}()")
-            return lambda *args, **keywords: self._recorder.wrap(value(*unwrap(args), **unwrap(keywords)))
-        self._recorder.note(kind, f"x.{name}")
-        return self._recorder.wrap(value)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        self._recorder.note("outside", "np.asarray(x)")
-        return np.asarray(self._inner, dtype=dtype, copy=copy)
-
-    def __getitem__(self, key: Any) -> Any:
-        self._recorder.note("index", describe_index(key), describe(self))
-        return self._recorder.wrap(self._inner[unwrap(key)])
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._recorder.note("in place", f"{describe_index(key)} = y", describe(self))
-        self._inner[unwrap(key)] = unwrap(value)
+def _run(recorder: Recorder, dtype: str) -> None:
+    """Every stage of every family in one dtype."""
+    xp = recorder.namespace
+    for family, config in ((family, config) for family, configs in FAMILIES.items() for config in configs):
+        recorder.where = ("params", family)
+        params = init(config, xp=xp, dtype=dtype)
+        params.to(np)
+        params.to(device=params.device)
+        params.to(dtype="float64" if dtype == "float32" else "float32")
+        for ids, targets, given in _inputs(recorder):
+            recorder.where = ("forward", family)
+            forward(params, ids, **given)
+            recorder.where = ("loss", family)
+            loss(params, ids, targets, **given)
+            recorder.where = ("step", family)
+            for last in (False, True):
+                _, cache = extend(params, ids, new_cache(params, 2, 5), last=last, **given)
+                extend(params, [[7], [8]], cache, last=last)
+        recorder.where = ("generate", family)
+        generate(params, IDS, 2, mask=MASK)
+        new_decoder(params, 2, 2)(np.asarray(IDS))  # a cache that has to grow
+    recorder.where = ("sampling", "")
+    logits = recorder.array(np.linspace(-2.0, 2.0, 8).reshape(2, 4).astype(dtype))
+    uniforms = recorder.array(np.asarray([0.25, 0.75], "float64" if dtype == "float64" else "float32"))
+    greedy(logits, xp=xp)
+    for top_k, top_p in ((None, None), (3, None), (None, 0.9), (3, 0.9)):
+        draw(probabilities(logits, temperature=0.8, top_k=top_k, top_p=top_p, xp=xp), uniforms, xp=xp)
 
 
-def _operator(name: str, symbol: str, kind: str) -> Callable[..., Any]:
-    def method(self: RecordedArray, other: Any) -> Any:
-        recorder = self._recorder
-        pair = (other, self) if kind == "reflected" else (self, other)
-        function = getattr(operator, name + "_" if name in ("and", "or") else name)
-        if kind == "in place":
-            self._inner = getattr(operator, "i" + name)(*unwrap(pair))
-            result: Any = self
-            symbol_ = f"{symbol}="
-        else:
-            result, symbol_ = recorder.wrap(function(*unwrap(pair))), symbol
-        left, right = map(describe, pair)
-        form = f"{left} {symbol_} {right}" 
-        recorder.note("in place" if kind == "in place" else "operator", symbol_, f"{form} -> {describe(result)}")
-        recorder.note_operands(symbol, pair)
-        return result
-    return method
+def _inputs(recorder: Recorder) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
+    """ids, targets, and mask and positions given or not: on NumPy, and as arrays of the library."""
+    for convert in (np.asarray, recorder.array):
+        for positions in (None, POSITIONS):
+            for mask in (None, MASK):
+                given = {"positions": positions, "mask": mask}
+                yield convert(IDS), convert(TARGETS), {k: v and convert(v) for k, v in given.items()}
+    yield IDS, TARGETS, {"mask": recorder.array(np.asarray(MASK, dtype=np.int64))}
+
+
+def _named(kind: str, pattern: str) -> Callable[[Use], bool]:
+    """Whether a use is of this kind and a name that matches all of ``pattern``."""
+    return lambda use: use.kind == kind and re.fullmatch(pattern, use.name) is not None
+
+
+def _formed(kind: str, pattern: str) -> Callable[[Use], bool]:
+    """Whether a use is of this kind and its form holds ``pattern``."""
+    return lambda use: use.kind == kind and re.search(pattern, use.form) is not None
+
+
+FEATURES: dict[str, Callable[[Use], bool]] = {
+    "an index that is a boolean array (`boolean_indexing`)": _named("index", r".*\bbool\b.*"),
+    "shapes that depend on values (`data_dependent_shapes`)": _named("function", "nonzero|unique_.*|repeat"),
+    "an index that is an array of integers": _named("index", r".*\bu?int\d+.*"),
+    "writing in place": lambda use: use.kind == "in place" or "out=" in use.form,
+    "the extension `linalg`": _named("function", r"linalg\..*"),
+    "the extension `fft`": _named("function", r"fft\..*"),
+    "complex dtypes": _named("dtype", "complex.*"),
+    "unsigned integers": _named("dtype", "uint.*"),
+    "integers other than int64": _named("dtype", "int(8|16|32)"),
+    "promotion of arrays of different dtypes": _named("promotion", ".*"),
+    "a Python scalar in place of an array (new in 2024.12)": _formed(
+        "function", r"^(?!arange|full|linspace|eye).*\bpy "
+    ),
+    "`device=` on creation": _formed("function", "device=device"),
+    "`x.to_device(...)`": _named("attribute", r"x\.to_device.*"),
+    "`copy=`": _formed("function", "copy="),
+    "DLPack": lambda use: "dlpack" in use.name,
+    "the inspection API": _named("function", "__array_namespace_info__"),
+    "reading a value: `int(x)`, `float(x)`, `bool(x)`": _named(
+        "attribute", r"(int|float|bool|complex|index)\(x\)"
+    ),
+}
+"""What the standard leaves to choice, or what not every library can do well, and the uses that ask for it."""
+
+
+INTRODUCTION = """# What the model asks of an array library
+
+`python -m tinyxp.testing.recording` generated this page. It runs small models over a namespace that notes
+each function, operator, index, attribute and dtype that it and its arrays are asked for, and prints them.
+
+The page is for the author of a library that conforms to the Python array API standard, version 2024.12, and
+whose adapter is `tinyxp.Backend("mylib", mylib)` and no more. Beneath the recorder array_api_strict computes,
+its optional features off, and NumPy in float16, which the standard does not have. bfloat16 was not run.
+
+- **forward**: `tinyxp.forward`
+- **step**: `tinyxp.new_cache` and `tinyxp.extend`, for a prompt and for one token after it
+- **loss**: `tinyxp.loss`, with the forward pass in it
+- **sampling**: `greedy`, `probabilities` and `draw` of `tinyxp.sampling`; `tinyxp.generate` calls them with
+  NumPy in float64, whatever the library
+- **generate**: `tinyxp.generate` but for its sampling, and a cache that has to grow
+- **params**: `tinyxp.init`, and `Params.to` another dtype, a device and NumPy
+
+The families are GPT-2 (layer norm, learned positions, tanh GELU), Llama (RMS norm, rotary positions, SwiGLU)
+and GPT-2 with the erf GELU. Heads are tied and not, rotary frequencies plain and stretched, biases there and
+not; ids, targets, masks and positions are NumPy's arrays and the library's, the last two also left out.
+
+An array stands as its dtype: `float` is each of float16, float32 and float64, the dtype of the parameters,
+and `wide` float32 and float64, where float16 is widened first. `py float` is a Python scalar, `xp.float32` a
+dtype object, `ints` a tuple of integers; in an index `n` and `i` are integers. The last column names the
+families that ask, where not all of them do.
+"""
+
+REMARKS = {
+    "np.asarray(x)": "is `Backend.to_numpy`, which an adapter may replace; its `is_concrete` may say that "
+    "an array has no values to be read and checked",
+    "str(dtype)": "ends with the standard's name of the dtype, after a point if there is more",
+}
+"""What to know of some uses outside the standard."""
+
+SECTIONS = {
+    "Functions": "function",
+    "Operators": "operator",
+    "Indices": "index",
+    "Attributes, methods and values": "attribute",
+    "Dtypes of results": "dtype",
+    "Dtypes by name": "named dtype",
+    "Constants": "constant",
+    "Broadcasting": "broadcasting",
+    "Outside the standard": "outside",
+}
+
+
+def as_markdown(usage: Usage) -> str:
+    """The page ``docs/array-api.md``."""
+    parts = [INTRODUCTION, _summary(usage), _features(usage)]
+    parts += [_table(heading, kind, usage) for heading, kind in SECTIONS.items()]
+    outside = usage.names("outside")
+    parts += [f"{_code(name)} {remark}.\n" for name, remark in REMARKS.items() if name in outside]
+    return "\n".join(parts)
+
+
+def _summary(usage: Usage) -> str:
+    """What each stage adds to the functions of those before it."""
+    lines, seen = ["## In short", ""], set[str]()
+    for stage in STAGES:
+        new = usage.names("function", stage=stage) - seen
+        lines.append(f"- {stage} {'adds' if seen else 'uses'} {_list(new)}")
+        seen |= new
+    lines.append(
+        f"- in all {len(seen)} of the standard's {len(FUNCTIONS)} functions; not {_list(FUNCTIONS - seen)}"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _features(usage: Usage) -> str:
+    """Each feature of ``FEATURES``, and what asks for it."""
+    lines = ["## Optional and special features", "", "| feature | used | by |", "|---|---|---|"]
+    for feature, asks in FEATURES.items():
+        found = [use for use in usage.uses if asks(use)]
+        stages = {stage for use in found for stage, _ in usage.uses[use]}
+        who = f"{_list({use.name for use in found})} in {', '.join(s for s in STAGES if s in stages)}"
+        lines.append(f"| {feature} | {'yes' if found else 'no'} | {who if found else ''} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table(heading: str, kind: str, usage: Usage) -> str:
+    """The uses of one kind, and who asks for each."""
+    lines = [f"## {heading}", ""]
+    rows = _merged(usage, kind)
+    if not rows:
+        return "\n".join([*lines, "None.", ""])
+    lines += [f"| | {' | '.join(STAGES)} | family |", "|---" * (len(STAGES) + 2) + "|"]
+    for text, where in sorted(rows.items()):
+        marks = ["x" if stage in {s for s, _ in where} else "" for stage in STAGES]
+        families = [family for family in FAMILIES if family in {f for _, f in where}]
+        some = ", ".join(families) if len(families) < len(FAMILIES) else ""
+        lines.append(f"| {_code(text)} | {' | '.join(marks)} | {some} |")
+    return "\n".join(lines) + "\n"
+
+
+def _merged(usage: Usage, kind: str) -> dict[str, set[tuple[str, str]]]:
+    """Uses of one kind; what a stage of a family asks in several dtypes of parameters becomes one."""
+    alike: dict[tuple[str, tuple[str, str]], set[str]] = defaultdict(set)
+    for use, where in usage.uses.items():
+        if use.kind == kind:
+            text, dtypes = use.form or use.name, set(re.findall(_FLOAT, use.form))
+            single = dtypes.pop() if len(dtypes) == 1 else ""
+            template = re.sub(_FLOAT, "{}", text) if single else text
+            for pair in where:
+                alike[template, pair].add(single)
+    rows: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for (template, pair), found in alike.items():
+        together = {("float16", "float32", "float64"): "float", ("float32", "float64"): "wide"}
+        name = together.get(tuple(sorted(found)))
+        for dtype in found if name is None else {name}:
+            rows[template.replace("{}", dtype)].add(pair)
+    return rows
+
+
+_FLOAT = r"(?<!numpy )float(?:16|32|64)"
+
+
+def _list(names: Set[str]) -> str:
+    return ", ".join(map(_code, sorted(names))) or "nothing"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`".replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(as_markdown(array_api_usage()), end="")

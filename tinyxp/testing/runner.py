@@ -35,13 +35,14 @@ class Verdict:
         return "\n".join(lines)
 
     def snippet(self) -> str:
-        """Source that breaks the law again, on this subject or on any other."""
+        """Source that breaks the law again, on this subject or any other; your model is its ``function``."""
         arguments = {} if self.example is None else self.example
+        maker = self.subject.recipe.partition("(")[0].partition(".")[0]
         return "\n".join(
             [
                 "import numpy as np",
                 "from tinyxp import Config",
-                "from tinyxp.testing import replay, subject",
+                f"from tinyxp.testing import replay, {maker}",
                 f"example = {show(dict(arguments))}",
                 f"replay({self.law.name!r}, example, {self.subject.recipe})",
             ]

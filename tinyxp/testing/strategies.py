@@ -33,9 +33,9 @@ SCALINGS: tuple[dict[str, Any], ...] = (
     {
         "rope_type": "llama3",
         "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 16,
+        "low_freq_factor": 0.25,
+        "high_freq_factor": 1.0,
+        "original_max_position_embeddings": 8,
     },
 )
 
@@ -45,26 +45,26 @@ def configs(
     draw: st.DrawFn,
     *,
     families: Sequence[str] = FAMILIES,
-    vocab_size: Range = (2, 12),
-    n_layers: Range = (1, 3),
-    d_model: Range = (3, 12),
-    n_kv_heads: Range = (1, 3),
-    queries_per_kv_head: Range = (1, 3),
-    head_dim: Range = (1, 8),
-    d_ff: Range = (1, 12),
-    max_seq_len: Range = (12, 16),
+    vocab_size: Range | int = (2, 12),
+    n_layers: Range | int = (1, 3),
+    d_model: Range | int = (3, 12),
+    n_kv_heads: Range | int = (1, 3),
+    queries_per_kv_head: Range | int = (1, 3),
+    head_dim: Range | int = (1, 8),
+    d_ff: Range | int = (1, 12),
+    max_seq_len: Range | int = (12, 16),
     **fixed: Any,
 ) -> Config:
     """Configurations of both families and of mixtures: GQA from MQA to MHA, odd widths, every norm, mlp,
     position and bias, tied or not, every scaling of rotary frequencies.
 
-    Ranges are inclusive. ``head_dim`` is rounded up to an even number where positions rotate. ``fixed`` sets
+    A size is an inclusive range, or one number. ``head_dim`` is rounded up to an even number where positions rotate. ``fixed`` sets
     fields of Config, such as ``norm="rms"``; a family that contradicts it is bent, not left out.
     """
     family = draw(st.sampled_from(list(families)))
 
-    def integer(limits: Range) -> int:
-        return draw(st.integers(*limits))
+    def integer(limits: Range | int) -> int:
+        return limits if isinstance(limits, int) else draw(st.integers(*limits))
 
     def flag() -> bool:
         return draw(st.booleans())

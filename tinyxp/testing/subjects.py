@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp import registry
+from tinyxp.adoption import adopt
 from tinyxp.checks import as_integer
 from tinyxp.registry import Backend
 from tinyxp.testing.law import Draw
@@ -23,14 +24,16 @@ PACKAGES = ("jax", "mparray", "tiktoken", "tokenizers", "torch", "transformers")
 def subject(name: str, *, dtype: str | None = None, pooled: bool | None = None) -> Decoder:
     """tinyxp's decoder on a backend, such as "jax", or with the backend's kernels: "torch+kernels".
 
-    ``dtype`` is float64 where the library has it, since the smallest faults show there. ``pooled`` keeps to
-    half a dozen shapes: by default where the library compiles every new one. Errors as for ``tinyxp.backend``.
+    Any namespace that can be imported and keeps to the standard is one too. ``dtype`` is float64 where the
+    library has it, since the smallest faults show there. ``pooled`` keeps to half a dozen shapes: by default
+    where the library compiles every new one. Errors as for ``tinyxp.backend``.
     """
     library, plus, what = name.partition("+")
-    backend = registry.backend(library)
+    backend = adopt(library)
     if plus and (what != "kernels" or not backend.kernels):
         raise ValueError(f"subject is {name!r}; after '+' may stand 'kernels', where the backend brings some")
-    recipe = f'subject("{name}"' + (f", dtype={dtype!r})" if dtype else ")")
+    given = {"dtype": dtype, "pooled": pooled}
+    recipe = f"subject({name!r}{''.join(f', {k}={v!r}' for k, v in given.items() if v is not None)})"
     return decoder(backend, name=name, recipe=recipe, dtype=dtype, pooled=pooled, with_kernels=bool(plus))
 
 
@@ -143,14 +146,21 @@ def foreign(
     if rotary and not positions:
         raise ValueError("rotary is True, but positions is False: shifts are judged through positions=")
     has = {"mask": mask, "positions": positions, "rotary": rotary, "cache": step is not None}
+    backend = registry.backend(xp)
+    called = str(name or getattr(function, "__qualname__", type(function).__name__))
+    flags = "".join(f", {ability}=True" for ability in ("mask", "positions", "rotary") if has[ability])
+    recipe = (
+        f"foreign(function, vocab_size={vocab_size}, max_seq_len={max_seq_len}, xp={backend.name!r}, "
+        f"dtype={dtype!r}{flags}{', step=step' if step else ''})"
+    )
     return Foreign(
-        name or getattr(function, "__qualname__", type(function).__name__),
-        "model  # made by tinyxp.testing.foreign as before",
+        called,
+        recipe,
         frozenset(ability for ability, present in has.items() if present),
         dtype,
         function=function,
         vocab_size=as_integer("vocab_size", vocab_size, low=1),
         max_seq_len=as_integer("max_seq_len", max_seq_len, low=1),
-        backend=registry.backend(xp),
+        backend=backend,
         step=step,
     )

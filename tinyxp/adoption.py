@@ -1,0 +1,37 @@
+"""Array namespaces that nobody has written an adapter for: one that keeps to the standard needs none."""
+
+from __future__ import annotations
+
+import importlib
+
+from tinyxp import registry
+from tinyxp.registry import Backend
+
+
+def adopt(name: str) -> Backend:
+    """The backend of this name, or, for any other namespace that can be imported, a plain one, registered.
+
+    Raises ValueError where ``name`` is neither, or names a module whose arrays do not say that they are its
+    own; ImportError as ``tinyxp.backend`` does.
+    """
+    try:
+        return registry.backend(name)
+    except ValueError as error:
+        known = registry.available_backends()
+        if name.partition(".")[0] in known or not all(part.isidentifier() for part in name.split(".")):
+            raise
+        unknown = ValueError(f"{error}, and any array namespace that can be imported")
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if f"{name}.".startswith(f"{error.name}."):
+            raise unknown from None
+        raise
+    found = Backend(name, module)
+    if not hasattr(module, "asarray") or not found.is_array(module.asarray([0.0])):
+        raise ValueError(
+            f"backend is {name!r}, a module whose arrays, if it has any, do not name it as their "
+            "__array_namespace__; it needs an adapter"
+        )
+    registry.register(found)
+    return found

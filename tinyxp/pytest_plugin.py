@@ -1,0 +1,148 @@
+"""pytest's plugin: every backend as a fixture, marks for what one of them cannot do, lists of known failures.
+
+It is imported in every run of pytest where tinyxp is installed, so it imports nothing of its own until a test
+asks for it. It stands outside ``tinyxp.testing``, which imports Hypothesis.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from tinyxp.registry import Backend
+
+MODULE = "TINYXP_TEST_MODULE"
+"""The environment variable that names the one backend, or array namespace, to test."""
+DEFAULT = ("numpy", "torch", "jax", "strict")
+LISTS = {"xfails": "--xfails-file", "skips": "--skips-file"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options and an ini value. The short names are array-api-tests' too, whose own runs are left alone."""
+    group = parser.getgroup("tinyxp", "tinyxp: one test on many array libraries")
+
+    def add(name: str, **keywords: Any) -> None:
+        short = [f"--{name}"] if os.environ.get(MODULE) else []
+        group.addoption(f"--tinyxp-{name}", *short, dest=f"tinyxp_{name.replace('-', '_')}", **keywords)
+
+    add(
+        "xfails-file",
+        metavar="FILE",
+        help="tests that are expected to fail: an id or * pattern a line, # why",
+    )
+    add("skips-file", metavar="FILE", help="tests that are not run, in the same form")
+    add("max-examples", metavar="N", type=_positive, help="draw at most N examples for each Hypothesis test")
+    parser.addini(
+        "tinyxp_backends", "backends of the fixtures 'backend' and 'xp'", type="args", default=list(DEFAULT)
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"N is {text!r}; it must be an integer of 1 or more")
+    return int(text)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the marks and the fixtures; ``--max-examples`` becomes the profile of Hypothesis."""
+    for kind in ("skip", "xfail"):
+        config.addinivalue_line("markers", f"{kind}_backend(name, reason): {kind} the test on one backend")
+    one = os.environ.get(MODULE)
+    names = [one] if one else config.getini("tinyxp_backends")
+    config.pluginmanager.register(_fixtures(names))
+    examples = config.getoption("tinyxp_max_examples")
+    if examples is not None:
+        import hypothesis
+
+        hypothesis.settings.register_profile("tinyxp", hypothesis.settings(max_examples=examples))
+        hypothesis.settings.load_profile("tinyxp")
+
+
+def _fixtures(names: list[str]) -> ModuleType:
+    """The fixtures, one case for each of ``names``; a conftest's own of the same name comes before them."""
+    module = ModuleType("tinyxp-fixtures")
+    vars(module).update(
+        backend=pytest.fixture(params=names, name="backend")(_backend), xp=pytest.fixture(name="xp")(_xp)
+    )
+    return module
+
+
+def _backend(request: pytest.FixtureRequest) -> Backend:
+    """Each backend in turn; skipped, saying so, where its library is not installed."""
+    import tinyxp
+    from tinyxp.adoption import adopt
+
+    known = tinyxp.available_backends()
+    if known.get(request.param, "") is None:
+        pytest.skip(f"{request.param} is not installed")
+    found = adopt(request.param)
+    for kind in ("skip", "xfail"):
+        for mark in request.node.iter_markers(f"{kind}_backend"):
+            name, reason = _arguments(*mark.args, **mark.kwargs)
+            if name not in known and name not in (request.param, found.name):
+                raise ValueError(f"{kind}_backend names {name!r}; known are {', '.join(known)}")
+            if name in (request.param, found.name):
+                if kind == "skip":
+                    pytest.skip(reason)
+                request.applymarker(pytest.mark.xfail(reason=reason))
+    return found
+
+
+def _arguments(name: str, reason: str = "") -> tuple[str, str]:
+    """What a mark was given."""
+    return name, reason or f"{name} cannot"
+
+
+def _xp(backend: Backend) -> Any:
+    """The array namespace of each backend in turn."""
+    return backend.xp
+
+
+class Line(NamedTuple):
+    """A line of a list: a pattern of node ids, and the comment that stands before it."""
+
+    pattern: str
+    reason: str
+
+    def fits(self, node_id: str) -> bool:
+        """Whether it is the whole id, what follows a slash or :: of it, or what stands in its brackets."""
+        pattern = ".*".join(re.escape(part) for part in self.pattern.split("*"))
+        return re.fullmatch(rf"(.*(/|::|\[))?{pattern}\]?", node_id) is not None
+
+
+def read_list(path: str | Path) -> list[Line]:
+    """The lines of a list. A comment holds for what follows it, up to an empty line or the next comment."""
+    lines, reason, in_comment = [], "", False
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        text, _, comment = (part.strip() for part in line.partition("#"))
+        if text:
+            lines.append(Line(text, comment or reason))
+        else:
+            reason = f"{reason} {comment}".strip() if in_comment else comment
+        in_comment = not text and bool(comment)
+    return lines
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what the lists name."""
+    for kind, option in LISTS.items():
+        path = config.getoption(f"tinyxp_{kind}_file")
+        if path is None:
+            continue
+        try:
+            lines = read_list(path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise pytest.UsageError(f"{option}: {error}") from None
+        for item in items:
+            line = next((line for line in lines if line.fits(item.nodeid)), None)
+            if line is not None:
+                mark = pytest.mark.xfail if kind == "xfails" else pytest.mark.skip
+                item.add_marker(mark(reason=line.reason or f"listed in {path}"))

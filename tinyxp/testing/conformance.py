@@ -1,0 +1,47 @@
+"""The laws of the decoder on one array library, as tests of pytest::
+
+    TINYXP_TEST_MODULE=their.namespace pytest --pyargs tinyxp.testing.conformance --max-examples 20
+
+The module is a backend's name or any importable namespace that keeps to the array API standard; no adapter is
+needed. Each test's id is its law's name; ``--xfails-file`` lists those that the library cannot keep.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tinyxp.pytest_plugin import MODULE
+from tinyxp.testing import LAWS, Law, Subject, judge, subject
+
+WITHOUT_ARRAYS = ("text", "checkpoint")
+"""Kinds of laws that are no business of an array library."""
+
+
+def judged() -> Subject:
+    """The decoder on the library that the environment names."""
+    name = os.environ.get(MODULE)
+    if not name:
+        raise pytest.Collector.CollectError(
+            f"{MODULE} is not set; it names what to test: {MODULE}=numpy pytest --pyargs {__name__}"
+        )
+    try:
+        return subject(name)
+    except (ValueError, ImportError) as error:
+        raise pytest.Collector.CollectError(f"{MODULE}: {error}") from error
+
+
+SUBJECT = judged()
+
+
+@pytest.mark.parametrize(
+    "law", [pytest.param(law, id=law.name) for law in LAWS.values() if law.of not in WITHOUT_ARRAYS]
+)
+def test_law(law: Law) -> None:
+    """The same examples in every run."""
+    verdict = judge(law, SUBJECT, derandomize=True)
+    if verdict.status == "n/a":
+        pytest.skip(verdict.reason)
+    if verdict.status == "fail":
+        pytest.fail(verdict.report(), pytrace=False)

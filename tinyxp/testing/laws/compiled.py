@@ -1,0 +1,127 @@
+"""Laws of what a backend adds: compilers and kernels change the speed and nothing else; dtypes stay."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tinyxp.registry import bare_name
+from tinyxp.testing.law import Draw, law
+from tinyxp.testing.laws.caching import fed, pieces
+from tinyxp.testing.laws.padding import padded
+from tinyxp.testing.strategies import random_arrays, seeds
+from tinyxp.testing.subject import POOL
+
+CONTRACT = "tinyxp's own contract: "
+
+
+@law(
+    "Compiled, the model gives the logits that it gives operation by operation.",
+    of="model",
+    region="compiler",
+    source=CONTRACT + "everything runs under jit",
+    needs="params compiler mask",
+    examples=1,
+)
+def compiled_equals_eager(subject: Any, draw: Draw) -> None:
+    config = draw("config", st.sampled_from(POOL))
+    model = subject.build(config, random_arrays(config, draw("seed", seeds())))
+    ids, mask = padded(subject, draw, model)
+    there, seen = subject.array(ids), subject.array(mask)
+    forward = subject.modules.model.forward
+    eager = forward(model.params, there, mask=seen)
+    compiled = subject.backend.jit(partial(forward))(model.params, there, mask=seen)
+    subject.close(subject.host(compiled), subject.host(eager), "compiled logits")
+
+
+@law(
+    "With the backend's kernels the model gives the logits of the pure operations, cached or not.",
+    of="model",
+    region="kernels",
+    source=CONTRACT + "a kernel is held to its pure twin",
+    needs="params kernels mask cache",
+)
+def kernels_equal_the_pure_path(subject: Any, draw: Draw) -> None:
+    from tinyxp.testing.subjects import decoder
+
+    config = draw("config", subject.configs())
+    arrays = random_arrays(config, draw("seed", seeds()))
+    model = subject.build(config, arrays)
+    ids, mask = padded(subject, draw, model)
+    if subject not in _with_kernels:
+        _with_kernels[subject] = decoder(
+            subject.backend,
+            name=f"{subject.name}+kernels",
+            recipe="",
+            modules=subject.modules,
+            dtype=subject.dtype,
+            pooled=subject.pooled,
+            with_kernels=True,
+        )
+    fast = _with_kernels[subject].build(config, arrays)
+    expected = model.forward(ids, mask=mask)
+    subject.close(fast.forward(ids, mask=mask)[mask], expected[mask], "logits with kernels")
+    cuts = pieces(subject, draw, ids.shape[1])
+    logits, _ = fed(fast, ids, cuts, fast.new_cache(len(ids), ids.shape[1] + 1), mask=mask)
+    subject.close(logits[mask], expected[mask], f"logits with kernels and a cache, in pieces of {cuts}")
+
+
+_with_kernels: dict[Any, Any] = {}
+
+
+@law(
+    "Every value on the way, the cache and the logits keep the parameters' dtype; the loss is in float32 at "
+    "least.",
+    of="model",
+    region="precision",
+    source=CONTRACT + "activations keep the parameters' dtype",
+    needs="params trace cache mask",
+    examples=8,
+)
+def dtypes_are_kept(subject: Any, draw: Draw) -> None:
+    config = draw("config", subject.configs())
+    dtype = draw("dtype", st.sampled_from(subject.backend.dtypes()))
+    model = subject.build(config, random_arrays(config, draw("seed", seeds())), dtype)
+    ids, mask = padded(subject, draw, model)
+    m = subject.modules
+    here = {"mask": subject.array(mask)}
+    points = subject.compiled(m.tracing.trace)(model.params, subject.array(ids), **here)
+    logits, cache = subject.compiled(m.model.extend)(
+        model.params, subject.array(ids), model.new_cache(*ids.shape), **here
+    )
+    found = {**points, "extend": logits, "keys": cache.keys[0], "values": cache.values[0]}
+    for name, x in found.items():
+        subject.equal(bare_name(x.dtype), dtype, f"dtype of {name}")
+    loss = subject.compiled(m.model.loss)(model.params, subject.array(ids), subject.array(ids), **here)
+    wanted = "float64" if dtype == "float64" else "float32"
+    subject.equal(bare_name(loss.dtype), wanted, "dtype of the loss")
+    if not np.isfinite(subject.host(loss)):
+        raise AssertionError(f"loss is {loss} in {dtype}")
+
+
+@law(
+    "float16 and bfloat16 logits are as near to the float64 referee as rounding in that dtype makes them.",
+    of="model",
+    region="precision",
+    source="norms, softmax, scores and rotary tables are computed in float32 at least",
+    needs="params",
+    examples=8,
+)
+def half_precision_is_near(subject: Any, draw: Draw) -> None:
+    from tinyxp.testing.laws.reference import exact
+
+    halves = [d for d in ("bfloat16", "float16") if d in subject.backend.dtypes()]
+    if not halves:
+        return
+    config = draw("config", subject.configs(n_layers=1))
+    dtype = draw("dtype", st.sampled_from(halves))
+    model = subject.build(config, random_arrays(config, draw("seed", seeds())), dtype)
+    ids = model.ids(draw)
+    rounded = {name: subject.host(x).astype(np.float64) for name, x in model.params.items()}
+    truth = exact(config, rounded, ids)
+    # Some sixty roundings on the way through one block, each of half an epsilon of a value near the largest.
+    allowed = {"bfloat16": 2.0**-8, "float16": 2.0**-11}[dtype] * 60.0
+    subject.close(model.forward(ids).astype(np.float64), truth, f"{dtype} logits", within=allowed)

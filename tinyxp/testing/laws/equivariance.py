@@ -1,0 +1,287 @@
+"""Laws of symmetry: what a decoder computes does not depend on how its units, heads and tokens are numbered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tinyxp.testing.law import Draw, law
+
+SYMMETRY = "Ainsworth et al., 2022, Git Re-Basin (permutation symmetries)"
+
+
+def order_of(draw: Draw, name: str, count: int) -> list[int]:
+    """A drawn permutation of range(count)."""
+    return list(draw(name, st.permutations(range(count))))
+
+
+def blocks(model: Any) -> list[str]:
+    return [f"blocks.{i}" for i in range(model.config.n_layers)]
+
+
+@law(
+    "Renumbering the vocabulary renumbers the logits.",
+    of="model",
+    region="embedding",
+    source=SYMMETRY,
+    needs="params",
+)
+def vocabulary_permutation(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    order = order_of(draw, "order", model.vocab_size)
+    names = ["embed.weight"] + ([] if model.config.tie_embeddings else ["head.weight"])
+    renumbered = model.but(**{name: model.arrays[name][order] for name in names})
+    new_ids = np.argsort(order)[ids]
+    subject.close(renumbered.forward(new_ids), model.forward(ids)[..., order], f"logits in the order {order}")
+
+
+@law(
+    "Heads may stand in any order: groups of query heads with their key/value head, and queries in a group.",
+    of="model",
+    region="heads",
+    source=SYMMETRY,
+    needs="params",
+)
+def head_permutation(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    config = model.config
+    g, share, hd = config.n_kv_heads, config.n_heads // config.n_kv_heads, config.head_dim
+    groups, within = order_of(draw, "groups", g), order_of(draw, "within", share)
+    kv = np.asarray([[group * hd + i for i in range(hd)] for group in groups]).reshape(-1)
+    q = np.asarray(
+        [[(group * share + head) * hd + i for i in range(hd)] for group in groups for head in within]
+    ).reshape(-1)
+    changes = {}
+    for at in blocks(model):
+        for name, rows in (("q", q), ("k", kv), ("v", kv)):
+            for kind in ("weight", "bias"):
+                if f"{at}.attn.{name}.{kind}" in model.arrays:
+                    changes[f"{at}.attn.{name}.{kind}"] = model.arrays[f"{at}.attn.{name}.{kind}"][rows]
+        changes[f"{at}.attn.o.weight"] = model.arrays[f"{at}.attn.o.weight"][:, q]
+    subject.close(model.but(**changes).forward(ids), model.forward(ids), "logits with heads in another order")
+
+
+@law(
+    "Hidden units of the MLP may stand in any order.",
+    of="model",
+    region="mlp",
+    source=SYMMETRY,
+    needs="params",
+)
+def hidden_permutation(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    order = order_of(draw, "order", model.config.d_ff)
+    changes = {}
+    for at in blocks(model):
+        for name in ("gate.weight", "gate.bias", "up.weight", "up.bias"):
+            if f"{at}.mlp.{name}" in model.arrays:
+                changes[f"{at}.mlp.{name}"] = model.arrays[f"{at}.mlp.{name}"][order]
+        changes[f"{at}.mlp.down.weight"] = model.arrays[f"{at}.mlp.down.weight"][:, order]
+    subject.close(model.but(**changes).forward(ids), model.forward(ids), "logits with units in another order")
+
+
+@law(
+    "Dimensions of the residual stream may stand in any order.",
+    of="model",
+    region="residual",
+    source=SYMMETRY,
+    needs="params",
+)
+def stream_permutation(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    order = order_of(draw, "order", model.config.d_model)
+    changes = {}
+    for name, x in model.arrays.items():
+        writes = name.endswith(("attn.o.weight", "mlp.down.weight", "attn.o.bias", "mlp.down.bias"))
+        inner = ".attn." in name or ".mlp." in name
+        if writes or (x.ndim == 1 and not inner):
+            changes[name] = x[order]
+        elif x.ndim == 2:
+            changes[name] = x[:, order]
+    subject.close(model.but(**changes).forward(ids), model.forward(ids), "logits, dimensions in another order")
+
+
+@law(
+    "With its output matrices (and biases) zero, a block is the identity: the model does without it.",
+    of="model",
+    region="residual",
+    source="He et al., 2015; Goyal et al., 2017, section 5.1",
+    needs="params",
+)
+def zero_outputs_make_the_identity(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    silent = draw("block", st.integers(0, model.config.n_layers - 1))
+    outputs = ("attn.o.weight", "attn.o.bias", "mlp.down.weight", "mlp.down.bias")
+    names = [f"blocks.{silent}.{name}" for name in outputs]
+    changes = {name: 0.0 * model.arrays[name] for name in names if name in model.arrays}
+    found = model.but(**changes).trace(ids)
+    before = found["embed"] if silent == 0 else found[f"blocks.{silent - 1}.residual"]
+    subject.close(found[f"blocks.{silent}.residual"], before, f"blocks.{silent}.residual")
+
+
+@law(
+    "Without its output matrices the model is the head of the normed embedding.",
+    of="model",
+    region="structure",
+    source="nostalgebraist, 2020, the logit lens",
+    needs="params",
+)
+def without_blocks(subject: Any, draw: Draw) -> None:
+    from tinyxp.testing.laws.structure import normed
+
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    outputs = ("attn.o.weight", "attn.o.bias", "mlp.down.weight", "mlp.down.bias")
+    changes = {name: 0.0 * x for name, x in model.arrays.items() if name.endswith(outputs)}
+    stream = model.arrays["embed.weight"][ids]
+    if model.config.position == "learned":
+        stream = stream + model.arrays["pos_embed.weight"][: ids.shape[1]]
+    table = model.arrays["embed.weight" if model.config.tie_embeddings else "head.weight"]
+    expected = normed(stream, model, "final_norm") @ table.T
+    subject.close(model.but(**changes).forward(ids), expected, "logits without blocks")
+
+
+@law(
+    "A gate that is zero shuts the MLP: only the output's bias is left of it.",
+    of="model",
+    region="mlp",
+    source="Shazeer, 2020: silu(0) = 0",
+    needs="params trace",
+)
+def zero_gate_kills_the_mlp(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw, mlp="swiglu")
+    ids = model.ids(draw)
+    changes = {name: 0.0 * x for name, x in model.arrays.items() if ".mlp.gate." in name}
+    points = model.but(**changes).trace(ids)
+    for at in blocks(model):
+        bias = model.arrays.get(f"{at}.mlp.down.bias", np.zeros(model.config.d_model))
+        out = points[f"{at}.mlp.out"]
+        subject.equal(out, np.broadcast_to(bias, out.shape).astype(out.dtype), f"{at}.mlp.out")
+
+
+@law(
+    "The gate bends and the values do not: twice the values are twice the output.",
+    of="model",
+    region="mlp",
+    source="Shazeer, 2020",
+    needs="params trace",
+)
+def gated_mlps_are_linear_in_their_values(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw, mlp="swiglu")
+    ids = model.ids(draw)
+    changes = {name: 2.0 * x for name, x in model.arrays.items() if ".mlp.up." in name}
+    found, expected = model.but(**changes).trace(ids), model.trace(ids)
+    subject.close(found["blocks.0.mlp.hidden"], 2.0 * expected["blocks.0.mlp.hidden"], "blocks.0.mlp.hidden")
+
+
+@law(
+    "A tied model is the untied one whose head is a copy of its embedding.",
+    of="model",
+    region="head",
+    source="Press & Wolf, 2016",
+    needs="params",
+)
+def tied_equals_untied_with_a_copy(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw, tie_embeddings=True)
+    ids = model.ids(draw)
+    untied = model.but(
+        config=replace(model.config, tie_embeddings=False), **{"head.weight": model.arrays["embed.weight"]}
+    )
+    subject.close(untied.forward(ids), model.forward(ids), "logits of the untied model")
+
+
+@law(
+    "An untied head alone decides the logits' size: twice the head is twice the logits, and the embedding of a "
+    "token that is not there moves none.",
+    of="model",
+    region="head",
+    source="Press & Wolf, 2016",
+    needs="params",
+)
+def an_untied_head_is_its_own(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw, tie_embeddings=False)
+    ids = model.ids(draw)
+    doubled = model.but(**{"head.weight": 2.0 * model.arrays["head.weight"]})
+    subject.close(doubled.forward(ids), 2.0 * model.forward(ids), "logits of twice the head")
+    present = np.isin(np.arange(model.vocab_size), ids)[:, None]
+    others = np.where(present, model.arrays["embed.weight"], 5.0)
+    subject.close(model.but(**{"embed.weight": others}).forward(ids), model.forward(ids), "logits")
+
+
+@law(
+    "Grouped key/value heads are heads of their own that are equal: repeating each gives the same model with "
+    "as many as query heads.",
+    of="model",
+    region="heads",
+    source="Ainslie et al., 2023, section 2.1",
+    needs="params",
+)
+def grouped_heads_equal_repeated_ones(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    config = model.config
+    changes = {}
+    for at in blocks(model):
+        for name in ("k.weight", "k.bias", "v.weight", "v.bias"):
+            if (x := model.arrays.get(f"{at}.attn.{name}")) is not None:
+                heads = x.reshape(config.n_kv_heads, config.head_dim, -1)
+                spread = np.repeat(heads, config.n_heads // config.n_kv_heads, axis=0)
+                changes[f"{at}.attn.{name}"] = spread.reshape(-1, *x.shape[1:])
+    repeated = model.but(config=replace(config, n_kv_heads=config.n_heads), **changes)
+    subject.close(repeated.forward(ids), model.forward(ids), "logits with repeated key/value heads")
+
+
+@law(
+    "The final norm's weight is the last thing before the head: twice the weight (and bias) is twice the logits.",
+    of="model",
+    region="norm",
+    source="Zhang & Sennrich, 2019; Ba et al., 2016",
+    needs="params",
+)
+def the_final_norm_scales_the_logits(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    changes = {name: 2.0 * x for name, x in model.arrays.items() if name.startswith("final_norm.")}
+    subject.close(model.but(**changes).forward(ids), 2.0 * model.forward(ids), "logits of twice the weight")
+
+
+@law(
+    "A bias that is zero is no bias, and one that is absent is not added.",
+    of="model",
+    region="linear",
+    source="tinyxp's own contract: what the parameters hold decides",
+    needs="params",
+)
+def zero_biases_are_none(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw, attn_bias=True, attn_out_bias=True, mlp_bias=True)
+    ids = model.ids(draw)
+    zeroed = {
+        name: 0.0 * x
+        for name, x in model.arrays.items()
+        if name.endswith(".bias") and (".attn." in name or ".mlp." in name)
+    }
+    bare = replace(model.config, attn_bias=False, attn_out_bias=False, mlp_bias=False)
+    subject.close(model.but(config=bare).forward(ids), model.but(**zeroed).forward(ids), "logits without biases")
+
+
+@law(
+    "Adding a constant to every key's bias, head by head, moves no logit: the softmax drops it.",
+    of="model",
+    region="softmax",
+    source="Vaswani et al., 2017, section 3.2.1: softmax(x + c) = softmax(x)",
+    needs="params",
+)
+def key_biases_cancel(subject: Any, draw: Draw) -> None:
+    """Only with learned positions: rotary ones turn a bias by its position."""
+    model = subject.model(draw, position="learned", attn_bias=True, rope_scaling=None)
+    ids = model.ids(draw)
+    changes = {name: x + 1.0 for name, x in model.arrays.items() if name.endswith("attn.k.bias")}
+    subject.close(model.but(**changes).forward(ids), model.forward(ids), "logits with every key moved")

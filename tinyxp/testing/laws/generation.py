@@ -1,0 +1,240 @@
+"""Laws of generation: each new id is what the forward pass says of all before it, however it is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from tinyxp.testing.law import Draw, law
+from tinyxp.testing.laws.drawing import refuses
+from tinyxp.testing.laws.padding import padded
+from tinyxp.testing.subject import ROUNDING
+from tinyxp.testing.subjects import subject as subject_of
+
+OWN = "tinyxp's own contract: generate"
+Rows = Sequence[Sequence[int]]
+
+
+@cache
+def numpy_subject() -> Any:
+    return subject_of("numpy")
+
+
+def referee(model: Any) -> Any:
+    """The same weights in float64 on NumPy, in tinyxp as it is."""
+    return numpy_subject().build(model.config, model.arrays)
+
+
+def settings(draw: Draw, n: int) -> dict[str, Any]:
+    """Drawn settings of a generation that draws its ids, with a seed."""
+    drawn = {
+        "temperature": draw("temperature", st.sampled_from([1.0, 0.5, 2.0, 10.0])),
+        "top_k": draw("top_k", st.none() | st.integers(1, n + 1)),
+        "top_p": draw("top_p", st.none() | st.sampled_from([0.9, 0.5, 1.0])),
+        "seed": draw("seed of draws", st.integers(0, 2**32)),
+    }
+    return {name: x for name, x in drawn.items() if x is not None}
+
+
+def limits(draw: Draw, n: int) -> dict[str, Any]:
+    """A drawn vocab_size, or none."""
+    size = draw("vocab_size", st.none() | st.integers(1, n + 2))
+    return {} if size is None else {"vocab_size": size}
+
+
+def scores(model: Any, prompt: Sequence[int], new: Sequence[int], window: int | None = None) -> np.ndarray:
+    """The referee's logits (m, n) before each new id of one row, from all before it or the last ``window``."""
+    whole = [*prompt, *new]
+    theirs = referee(model)
+    if window is None or len(whole) - 1 <= window:
+        return np.asarray(theirs.forward([whole[:-1]])[0, len(prompt) - 1 :])
+    ends = range(len(prompt), len(whole))
+    return np.stack([theirs.forward([whole[max(0, e - window) : e]])[0, -1] for e in ends])
+
+
+def check_greedy(subject: Any, model: Any, prompts: Rows, new: np.ndarray, **more: Any) -> None:
+    """Raises AssertionError unless each new id has the largest logit, but for rounding."""
+    size, window = more.get("vocab_size", model.vocab_size), more.get("window")
+    for r, (prompt, row) in enumerate(zip(prompts, new.tolist(), strict=True)):
+        if row:
+            before = scores(model, prompt, row, window)[:, :size]
+            chosen = np.asarray([s[i] if i < len(s) else -math.inf for s, i in zip(before, row, strict=True)])
+            subject.close(chosen, before.max(axis=-1), f"logits of the ids {row} that row {r} goes on with")
+
+
+def decided(subject: Any, model: Any, prompts: Rows, new: np.ndarray) -> None:
+    """Rejects an example whose greedy ids are decided by rounding."""
+    for prompt, row in zip(prompts, new.tolist(), strict=True):
+        if row and model.vocab_size > 1:
+            best = np.sort(scores(model, prompt, row), axis=-1)
+            scale = max(1.0, float(np.abs(best).max()))
+            assume((best[:, -1] - best[:, -2]).min() > ROUNDING[subject.dtype] * scale)
+
+
+@law(
+    "Greedy generation goes on with the argmax of the forward pass over all before it, each time.",
+    of="model",
+    region="generation",
+    source=OWN,
+    needs="generate params",
+)
+def greedy_is_forward_again_and_again(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    count = draw("count", st.integers(0, 7))
+    more = limits(draw, model.vocab_size)
+    plain = draw(
+        "temperature", st.sampled_from([{}, {"temperature": 0}, {"temperature": 0.0, "top_k": 3, "seed": 1}])
+    )
+    new = model.generate(ids, count, **more, **plain)
+    subject.equal(new.shape, (len(ids), count), "shape")
+    subject.equal(new.dtype.kind, "i", "kind of dtype")
+    check_greedy(subject, model, ids.tolist(), new, **more)
+
+
+@law(
+    "cache=False gives the ids of cache=True.",
+    of="model",
+    region="generation",
+    source=OWN,
+    needs="generate params",
+    examples=20,
+)
+def generation_without_a_cache(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids, mask = padded(subject, draw, model)
+    prompts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
+    new = model.generate(ids, 5, mask=mask)
+    decided(subject, model, prompts, new)
+    subject.equal(model.generate(ids, 5, mask=mask, cache=False), new, "ids without a cache")
+
+
+@law(
+    "A row of a batch, with padding on the left, on the right or on both sides, goes on as it does alone.",
+    of="model",
+    region="generation",
+    source=OWN,
+    needs="generate params",
+    examples=20,
+)
+def padded_rows_go_on_as_alone(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids, mask = padded(subject, draw, model)
+    prompts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
+    new = model.generate(ids, 5, mask=mask)
+    check_greedy(subject, model, prompts, new)
+    decided(subject, model, prompts, new)
+    solo = referee(model) if subject.pooled else model  # one row is another shape
+    for r, prompt in enumerate(prompts):
+        subject.equal(new[r], solo.generate([prompt], 5)[0], f"ids of row {r}, beside the same row alone")
+
+
+@law(
+    "With a seed each id is the inverse of the cumulative distribution that the settings make of the "
+    "forward pass, at the next uniform of default_rng([seed, row]), on every library and in every batch.",
+    of="model",
+    region="generation",
+    source=OWN,
+    needs="generate params",
+)
+def a_seed_means_the_same_everywhere(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids, mask = padded(subject, draw, model)
+    n = model.vocab_size
+    drawn, more = settings(draw, n), limits(draw, n)
+    cached = draw("cache", st.booleans())
+    new = model.generate(ids, 5, mask=mask, cache=cached, **drawn, **more)
+    for r, (row, real) in enumerate(zip(ids, mask, strict=True)):
+        before = scores(model, row[real].tolist(), new[r].tolist())[:, : more.get("vocab_size", n)]
+        uniforms = np.random.default_rng([drawn["seed"], r]).random(5)
+        for step, (s, u, found) in enumerate(zip(before.tolist(), uniforms, new[r].tolist(), strict=True)):
+            p = distribution(s, ROUNDING[subject.dtype], drawn)
+            low, high = sum(p[:found]), sum(p[: found + 1])
+            slack = ROUNDING[subject.dtype]
+            if found >= len(p) or p[found] == 0.0 or not low - slack <= u <= high + slack:
+                raise AssertionError(
+                    f"row {r} goes on with {found} at step {step}, where u is {u} and the cumulative "
+                    f"distribution {np.cumsum(p).tolist()}"
+                )
+
+
+def distribution(logits: list[float], rounding: float, drawn: dict[str, Any]) -> list[float]:
+    """Temperature, top_k and top_p in plain Python. Rejects what rounding decides."""
+    top = max(logits)
+    masses = [math.exp((x - top) / drawn["temperature"]) for x in logits]
+    order = sorted(range(len(masses)), key=lambda i: (-masses[i], i))
+    kept = order[: drawn.get("top_k")]
+    if kept != order:
+        assume(masses[kept[-1]] - masses[order[len(kept)]] > rounding)
+    top_p = drawn.get("top_p", 1.0)
+    if top_p < 1.0:
+        total, mass, nucleus = sum(masses[i] for i in kept), 0.0, []
+        for i in kept:
+            assume(abs(mass - top_p) > 1e-6 + rounding)
+            if nucleus and mass >= top_p:
+                break
+            nucleus.append(i)
+            mass += masses[i] / total
+        kept = nucleus
+    total = sum(masses[i] for i in kept)
+    return [m / total if i in kept else 0.0 for i, m in enumerate(masses)]
+
+
+@law(
+    "A row ends with the first of the eos that it says, and pad follows; the whole ends with the last row, "
+    "and no row notices that another has ended.",
+    of="model",
+    region="generation",
+    source=OWN,
+    needs="generate params",
+    examples=25,
+)
+def rows_end_one_by_one(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    drawn = settings(draw, model.vocab_size) | {
+        "temperature": draw("heat", st.sampled_from([0.0, 1.0, 10.0]))
+    }
+    free = model.generate(ids, 6, **drawn)
+    said = st.sampled_from(sorted({int(i) for i in free.flat}))
+    eos = draw("eos", said | st.lists(said | st.integers(0, model.vocab_size - 1), max_size=3))
+    pad = draw("pad", st.integers(-1, model.vocab_size))
+    ends = [eos] if isinstance(eos, int) else eos
+    rows = []
+    for row in free.tolist():
+        last = next((i for i, x in enumerate(row) if x in ends), len(row) - 1)
+        rows.append(row[: last + 1])
+    width = max(map(len, rows))
+    expected = [row + [pad] * (width - len(row)) for row in rows]
+    subject.equal(model.generate(ids, 6, eos=eos, pad=pad, **drawn), expected, f"ids that end with {eos}")
+    filled = [row + [0] * (width - len(row)) for row in rows]
+    subject.equal(model.generate(ids, 6, eos=eos, **drawn), filled, f"ids that end with {eos}, then 0")
+
+
+@law(
+    "Streaming yields the columns of generate, one a step.",
+    of="model",
+    region="generation",
+    source=OWN,
+    needs="generate params",
+    examples=20,
+)
+def stream_yields_what_generate_returns(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids, mask = padded(subject, draw, model)
+    n = model.vocab_size
+    drawn = settings(draw, n) | limits(draw, n)
+    drawn |= {"eos": draw("eos", st.none() | st.integers(0, n - 1)), "pad": draw("pad", st.integers(0, 3))}
+    drawn |= {"mask": mask, "cache": draw("cache", st.booleans())}
+    if model.config.position == "rope":
+        drawn["overflow"] = draw("overflow", st.sampled_from(["raise", "slide"]))
+    expected = model.generate(ids, 5, **drawn)
+    stream = subject.modules.generation.stream(model.params, ids, 5, **drawn)
+    steps = [np.asarray(subject.host(step)) for step in stream]
+    subject.equal(np.stack(steps, axis=1), expected, "ids streamed, side by side")

@@ -1,0 +1,114 @@
+"""Laws of agreement: with what the library itself has for an operation, and with a backend's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tinyxp.testing.law import Draw, law
+from tinyxp.testing.laws import activations, attention, linear, loss_op, norms, rotation, slots, softmax
+from tinyxp.testing.laws.operands import EPSILON, tight
+from tinyxp.testing.subject import Decoder
+
+
+def for_linear(subject: Decoder, draw: Draw) -> tuple[Any, ...]:
+    given = linear.drawn(subject, draw)
+    return given if draw("with a bias", st.booleans()) else given[:2]
+
+
+def for_rms_norm(subject: Decoder, draw: Draw) -> tuple[Any, ...]:
+    x = norms.rows(subject, draw)
+    return x, norms.affine(draw, x.shape[-1])[0], norms.small(subject, draw)
+
+
+def for_layer_norm(subject: Decoder, draw: Draw) -> tuple[Any, ...]:
+    x = norms.rows(subject, draw)
+    return x, *norms.affine(draw, x.shape[-1]), norms.small(subject, draw)
+
+
+def for_softmax(subject: Decoder, draw: Draw) -> tuple[Any, ...]:
+    x, _, _ = softmax.drawn(subject, draw)
+    visible = softmax.visibility(draw, x.shape)
+    visible[..., :1] = True  # libraries differ on rows that see nothing
+    return x, visible
+
+
+def for_activation(subject: Decoder, draw: Draw) -> tuple[Any, ...]:
+    return (activations.drawn(subject, draw),)
+
+
+def for_rotary(subject: Decoder, draw: Draw) -> tuple[Any, ...]:
+    x, angles = rotation.heads(subject, draw)
+    return x, np.cos(angles), np.sin(angles)
+
+
+def for_attention(subject: Decoder, draw: Draw) -> tuple[Any, ...]:
+    return attention.operands(subject, draw, least=1)
+
+
+def for_write_cache(subject: Decoder, draw: Draw) -> tuple[Any, ...]:
+    cache, new, numbers = slots.columns(subject, draw)
+    start = draw("start", st.integers(0, cache.shape[2] - new.shape[2]))
+    return cache, new, np.asarray(start), numbers
+
+
+ARGUMENTS: dict[str, Callable[[Decoder, Draw], tuple[Any, ...]]] = {
+    "linear": for_linear,
+    "rms_norm": for_rms_norm,
+    "layer_norm": for_layer_norm,
+    "softmax": for_softmax,
+    "silu": for_activation,
+    "gelu": for_activation,
+    "gelu_tanh": for_activation,
+    "rotary": for_rotary,
+    "attention": for_attention,
+    "write_cache": for_write_cache,
+    "cross_entropy": loss_op.drawn,
+}
+"""What each operation is called with, drawn."""
+
+IN_FLOAT32 = {("jax", "attention")}
+"""Forms of a library that are in float32 whatever they are given: jax.nn's attention takes its softmax so."""
+
+
+def operation(ops: Any, xp: Any, *args: Any, name: str, function: Callable[..., Any] | None = None) -> Any:
+    """The operation of that name, or what stands for it, of these arguments."""
+    f = getattr(ops, name) if function is None else function
+    if name == "softmax":
+        return f(args[0], visible=args[1], xp=xp)
+    return f(*args, xp=xp)
+
+
+def judge_twin(subject: Decoder, draw: Draw, twins: Any) -> None:
+    """One of ``twins``, functions by the names of operations, against the operation itself."""
+    name = draw("name", st.sampled_from(sorted(set(twins) & set(ARGUMENTS))))
+    args = ARGUMENTS[name](subject, draw)
+    expected = subject.run(operation, *args, name=name, function=twins[name])
+    within = 90.0 * EPSILON["float32"] if (subject.backend.name, name) in IN_FLOAT32 else tight(subject)
+    subject.close(subject.run(operation, *args, name=name), expected, name, within=within)
+
+
+@law(
+    "Each operation agrees with the library's own, to a few roundings of the largest value.",
+    of="op",
+    region="libraries",
+    source="The library's documentation: torch.nn.functional, jax.nn",
+    needs="ops references",
+    is_reference=True,
+)
+def operations_agree_with_the_library(subject: Decoder, draw: Draw) -> None:
+    judge_twin(subject, draw, subject.backend.references)
+
+
+@law(
+    "Each kernel that a backend brings is the operation that it replaces.",
+    of="op",
+    region="libraries",
+    source="tinyxp's own contract: kernels have the signature and the meaning of the operation",
+    needs="ops kernels",
+)
+def kernels_are_the_operations(subject: Decoder, draw: Draw) -> None:
+    judge_twin(subject, draw, subject.backend.kernels)

@@ -1,0 +1,71 @@
+"""Laws of linear: a sum of products for each output, and a bias where there is one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tinyxp.testing.law import Draw, law
+from tinyxp.testing.laws.operands import normal, shapes, tight
+from tinyxp.testing.strategies import seeds
+from tinyxp.testing.subject import Decoder
+
+SOURCE = "Vaswani et al., 2017, section 3.3; weights (out, in), as torch.nn.Linear's"
+
+
+def linear(ops: Any, xp: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+    return ops.linear(x, weight, xp=xp) if bias is None else ops.linear(x, weight, bias, xp=xp)
+
+
+def without_bias(ops: Any, xp: Any, x: Any, weight: Any) -> Any:
+    return ops.linear(x, weight, None, xp=xp)
+
+
+def drawn(subject: Decoder, draw: Draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x (a, b, i), weight (o, i) and bias (o,); square ones too, where a transpose does not show in shapes."""
+    a, b, i, o = draw(
+        "shape", shapes(subject, (1, 2), (1, 3), (1, 5), (1, 5), pool=[(2, 3, 4, 4), (1, 2, 3, 5)])
+    )
+    if draw("square", st.booleans()):
+        o = i
+    seed = draw("seed", seeds())
+    return normal(seed, a, b, i), normal(seed + 1, o, i), normal(seed + 2, o)
+
+
+@law(
+    "Output o is the sum over i of x[i] W[o, i], plus b[o] where there is a bias.",
+    of="op",
+    region="linear",
+    source=SOURCE,
+    needs="ops",
+)
+def linear_sums_products(subject: Decoder, draw: Draw) -> None:
+    x, weight, bias = drawn(subject, draw)
+    bare = [subject.run(linear, x, weight), subject.run(without_bias, x, weight)]
+    biased = subject.run(linear, x, weight, bias)
+    expected = np.empty((*x.shape[:-1], len(weight)))
+    for index in np.ndindex(expected.shape):
+        expected[index] = math.fsum(a * w for a, w in zip(x[index[:-1]], weight[index[-1]], strict=True))
+    for found in bare:
+        subject.close(found, expected, "x W^T", within=tight(subject))
+    subject.close(biased, expected + bias, "x W^T + b", within=tight(subject))
+
+
+@law(
+    "linear(x + c y) = linear(x) + c linear(y), without a bias; with one it is added once.",
+    of="op",
+    region="linear",
+    source=SOURCE,
+    needs="ops",
+)
+def linear_is_linear(subject: Decoder, draw: Draw) -> None:
+    x, weight, bias = drawn(subject, draw)
+    y = normal(draw("other", seeds()), *x.shape)
+    c = draw("c", st.floats(-3.0, 3.0))
+    parts = subject.run(linear, x, weight) + c * subject.run(linear, y, weight)
+    subject.close(subject.run(linear, x + c * y, weight), parts, "linear of a sum")
+    subject.close(subject.run(linear, x + c * y, weight, bias) - bias, parts, "the same, less the bias")
+    subject.equal(subject.run(linear, 0.0 * x, weight, bias)[0, 0], subject.host(subject.array(bias)), "bias")

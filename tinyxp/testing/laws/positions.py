@@ -1,0 +1,140 @@
+"""Laws of positions: rotary ones tell distances only, learned ones are rows of a table."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tinyxp.config import Config
+from tinyxp.testing.law import Draw, law
+from tinyxp.testing.subject import Subject
+
+ROFORMER = "Su et al., 2021, RoFormer, section 3.2"
+
+
+@law(
+    "With rotary positions, moving a whole text by any distance moves no logit.",
+    of="model",
+    region="positions",
+    source=ROFORMER,
+    needs="positions rotary",
+)
+def shift_invariance(subject: Subject, draw: Draw) -> None:
+    model = subject.model(draw, position="rope")
+    ids = model.ids(draw, columns=(2, 6))
+    shift = draw("shift", st.integers(1, 40))
+    columns = np.arange(ids.shape[1])[None, :]
+    # Angles of size 40 carry 40 times the rounding of angles of size 1, which float64 has to spare.
+    within = None if subject.dtype == "float64" else 0.01
+    subject.close(
+        model.forward(ids, positions=columns + shift), model.forward(ids), f"logits {shift} later", within=within
+    )
+
+
+@law(
+    "Positions count a row's real tokens from 0.",
+    of="model",
+    region="positions",
+    source="Hugging Face's position_ids",
+    needs="positions",
+)
+def positions_count_from_0(subject: Subject, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    columns = np.tile(np.arange(ids.shape[1]), (len(ids), 1))
+    subject.close(model.forward(ids, positions=columns), model.forward(ids), "logits with positions 0, 1, ...")
+
+
+@law(
+    "Positions matter: in a random model, tokens that change places change what follows them.",
+    of="model",
+    region="positions",
+    source="Vaswani et al., 2017, section 3.5: without positions attention sees a set",
+    needs="params",
+)
+def order_matters(subject: Subject, draw: Draw) -> None:
+    model = subject.model(draw, n_layers=1)
+    ids = model.ids(draw, columns=(3, 6)).copy()
+    ids[:, 0], ids[:, 1] = 0, 1
+    swapped = ids.copy()
+    swapped[:, [0, 1]] = ids[:, [1, 0]]
+    moved = np.abs(model.forward(swapped)[:, -1] - model.forward(ids)[:, -1]).max()
+    if not moved > 1e-7:  # a hundred times rounding; drawn weights move logits by 0.01 and more
+        raise AssertionError(f"tokens 0 and 1 changed places and the last logits moved by {moved}")
+
+
+@law(
+    "A learned position is a row of its table: positions given in another order read the rows in that order.",
+    of="model",
+    region="positions",
+    source="Radford et al., 2019; Vaswani et al., 2017, section 3.5",
+    needs="params trace positions",
+)
+def learned_positions_are_rows(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw, position="learned", rope_scaling=None)
+    ids = model.ids(draw)
+    longest = model.max_seq_len - 1
+    rows = draw(
+        "positions", st.lists(st.integers(0, longest), min_size=ids.shape[1], max_size=ids.shape[1])
+    )
+    table, words = model.arrays["pos_embed.weight"], model.arrays["embed.weight"]
+    counted = model.trace(ids)["embed"]
+    subject.close(counted, words[ids] + table[: ids.shape[1]], "embed")
+    given = model.trace(ids, positions=np.tile(rows, (len(ids), 1)))["embed"]
+    subject.close(given, words[ids] + table[rows], f"embed at positions {rows}")
+
+
+@law(
+    "Rotary angles are position times theta^(-2i/hd), slowed as the config's scaling says, and turn pairs "
+    "(i, i + hd/2) of q and k and nothing else.",
+    of="model",
+    region="positions",
+    source=ROFORMER + "; kaiokendev, 2023; Llama 3.1, 2024",
+    needs="params trace positions",
+)
+def rotary_angles(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw, position="rope")
+    config = model.config
+    ids = model.ids(draw)
+    start = draw("start", st.integers(0, 30))
+    positions = start + np.arange(ids.shape[1])
+    points = model.trace(ids, positions=np.tile(positions, (len(ids), 1)))
+    for i in range(config.n_layers):
+        for name, heads in (("q", config.n_heads), ("k", config.n_kv_heads)):
+            before = points[f"blocks.{i}.attn.{name}"].reshape(*ids.shape, heads, config.head_dim)
+            expected = np.stack([turned(before[:, t], int(p), config) for t, p in enumerate(positions)], axis=1)
+            found = points[f"blocks.{i}.attn.{name}_rotated"].swapaxes(1, 2)
+            subject.close(found, expected, f"blocks.{i}.attn.{name}_rotated (b, t, heads, hd)")
+
+
+def turned(x: np.ndarray, position: int, config: Config) -> np.ndarray:
+    """x (..., hd) as complex numbers x[i] + j x[i + hd/2], each times e^(j angle)."""
+    half = config.head_dim // 2
+    turn = np.asarray([cmath.exp(1j * position * frequency(i, config)) for i in range(half)])
+    z = (x[..., :half] + 1j * x[..., half:]) * turn
+    return np.concatenate([z.real, z.imag], axis=-1)
+
+
+def frequency(i: int, config: Config) -> float:
+    """Radians per position of pair i, by the wavelengths of the papers."""
+    plain = 1.0 / config.rope_theta ** (2 * i / config.head_dim)
+    scaling = config.rope_scaling
+    if scaling is None:
+        return plain
+    slow = plain / scaling.factor
+    if scaling.rope_type == "linear":
+        return slow
+    wavelength, context = 2.0 * math.pi / plain, scaling.original_max_seq_len
+    longest, shortest = context / scaling.low_freq_factor, context / scaling.high_freq_factor
+    if wavelength > longest:
+        return slow
+    if wavelength < shortest:
+        return plain
+    smooth = (context / wavelength - scaling.low_freq_factor) / (
+        scaling.high_freq_factor - scaling.low_freq_factor
+    )
+    return (1.0 - smooth) * slow + smooth * plain

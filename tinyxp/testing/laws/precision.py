@@ -1,0 +1,138 @@
+"""Laws of dtypes: results keep that of the first argument, and half precision costs one rounding."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tinyxp.registry import bare_name
+from tinyxp.testing.law import Draw, law
+from tinyxp.testing.laws.attention import tapped
+from tinyxp.testing.laws.operands import EPSILON, applied, dtypes, normal, rounded, rounded_once
+from tinyxp.testing.strategies import seeds
+from tinyxp.testing.subject import Decoder
+
+SOURCE = "tinyxp's own contract: an operation returns the dtype of its first argument"
+WIDE = "Micikevicius et al., 2017: Mixed precision training, section 3.3"
+MIXED = [("float32", "float16"), ("float16", "bfloat16"), ("bfloat16", "float64"), ("float64", "float32")]
+"""Pairs of dtypes of x and weight, where each is dear: every dtype in either place."""
+
+
+def every_operation(ops: Any, xp: Any, x: Any, w: Any) -> dict[str, Any]:
+    """Each on x (2, 4) and w (4, 4) of a dtype that may differ; tables of angles in float32 at least."""
+    heads = xp.reshape(x, (1, 1, 2, 4))
+    others = xp.reshape(w, (1, 1, 4, 4))[:, :, :2, :]
+    angles = xp.astype(heads[..., :2], xp.result_type(x.dtype, xp.float32))
+    visible = xp.ones((1, 1, 2, 2), dtype=xp.bool)
+    found = {
+        "linear": ops.linear(x, w, xp=xp),
+        "linear with a bias": ops.linear(x, w, w[0, :], xp=xp),
+        "layer_norm": ops.layer_norm(x, w[0, :], w[1, :], 1e-5, xp=xp),
+        "rms_norm": ops.rms_norm(x, w[0, :], 1e-5, xp=xp),
+        "rotary": ops.rotary(heads, xp.cos(angles), xp.sin(angles), xp=xp),
+        "attention": ops.attention(heads, heads, heads, visible, xp=xp),
+        "write_cache": ops.write_cache(heads, heads[:, :, :1, :], 0, xp.arange(2), xp=xp),
+    }
+    if w.dtype == x.dtype:
+        found["attention to others"] = ops.attention(heads, others, others, visible, xp=xp)
+    again = once_rounded(ops, xp, x, xp.astype(w, x.dtype))
+    return found | {f"{name} in one dtype": y for name, y in again.items()}
+
+
+def once_rounded(ops: Any, xp: Any, x: Any, w: Any) -> dict[str, Any]:
+    """Those that compute in float32 at least, and then round."""
+    return {
+        "softmax": ops.softmax(x, xp=xp),
+        "masked softmax": ops.softmax(x, xp=xp, visible=w[:2, :] > 0.0),
+        "silu": ops.silu(x, xp=xp),
+        "gelu": ops.gelu(x, xp=xp),
+        "gelu_tanh": ops.gelu_tanh(x, xp=xp),
+        "layer_norm": ops.layer_norm(x, w[0, :], w[1, :], 1e-5, xp=xp),
+        "rms_norm": ops.rms_norm(x, xp.ones_like(w[0, :]), 1e-5, xp=xp),
+    }
+
+
+def widest(subject: Decoder) -> str:
+    """The dtype that others are measured by."""
+    return max(subject.backend.dtypes(), key=lambda dtype: -EPSILON[dtype])
+
+
+@law(
+    "Every operation returns the dtype of its first argument, whatever that of its weights.",
+    of="op",
+    region="precision",
+    source=SOURCE,
+    needs="ops",
+    examples=12,
+)
+def operations_keep_the_dtype(subject: Decoder, draw: Draw) -> None:
+    seed = draw("seed", seeds())
+    x, w = normal(seed, 2, 4), normal(seed + 1, 4, 4)
+    known = subject.backend.dtypes()
+    mixed = [pair for pair in MIXED if set(pair) <= set(known)]
+    pairs = [draw("pair", st.sampled_from(mixed))] if subject.pooled else itertools.product(known, repeat=2)
+    exact = subject.run(every_operation, x, w, dtype=widest(subject))
+    for of_x, of_w in pairs:
+        found = applied(subject, every_operation, subject.array(x, of_x), subject.array(w, of_w))
+        # Some sixteen roundings of numbers of size 4, in the coarser of the two dtypes.
+        within = 32.0 * max(EPSILON[of_x], EPSILON[of_w], EPSILON["float32"])
+        for name, y in found.items():
+            kind = bare_name(y.dtype)
+            assert kind == of_x, f"{name} of {of_x} with weights of {of_w} is in {kind}"
+            if not name.startswith("masked"):  # rounding may move what it sees
+                subject.close(subject.host(y), exact[name], f"{name} of {of_x} and {of_w}", within=within)
+
+
+@law(
+    "What taps of attention see has the dtype of the queries.",
+    of="op",
+    region="precision",
+    source=SOURCE,
+    needs="ops trace",
+)
+def attention_points_keep_the_dtype(subject: Decoder, draw: Draw) -> None:
+    dtype = draw("dtype", dtypes(subject))
+    x = subject.array(normal(draw("seed", seeds()), 1, 2, 2, 4), dtype)
+    found = applied(subject, tapped, x, x, x, subject.array(np.ones((1, 1, 2, 2), dtype=bool)))
+    for name, y in zip(("heads", "scores", "weights"), found, strict=True):
+        kind = bare_name(y.dtype)
+        assert kind == dtype, f"{name} of {dtype} are in {kind}"
+
+
+@law(
+    "Softmax, activations and norms of half precision are those of exact arithmetic, rounded once.",
+    of="op",
+    region="precision",
+    source=WIDE,
+    needs="ops",
+)
+def half_precision_costs_one_rounding(subject: Decoder, draw: Draw) -> None:
+    dtype = draw("dtype", dtypes(subject))
+    seed = draw("seed", seeds())
+    scale = draw("scale", st.sampled_from([1.0, 4.0]))
+    x, w = (rounded(subject, normal(seed + i, 2, 16, scale=scale), dtype) for i in (0, 1))
+    found = subject.run(once_rounded, x, w, dtype=dtype)
+    exact = subject.run(once_rounded, x, w, dtype=widest(subject))
+    for name in found:
+        shape = exact[name].shape
+        assert found[name].shape == shape, f"{name} has shape {found[name].shape}, expected {shape}"
+        rounded_once(subject, found[name], exact[name], dtype, name)
+
+
+@law(
+    "No operation changes its arguments.",
+    of="op",
+    region="precision",
+    source="tinyxp's own contract: operations are pure functions",
+    needs="ops values",
+)
+def operations_leave_their_arguments(subject: Decoder, draw: Draw) -> None:
+    seed = draw("seed", seeds())
+    arrays = [subject.array(x) for x in (normal(seed, 2, 4), normal(seed + 1, 4, 4))]
+    before = [subject.host(x).copy() for x in arrays]
+    applied(subject, every_operation, *arrays)
+    for name, x, expected in zip(("x", "the weights"), arrays, before, strict=True):
+        subject.equal(subject.host(x), expected, f"{name}, afterwards")

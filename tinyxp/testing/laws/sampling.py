@@ -1,0 +1,202 @@
+"""Laws of sampling: the distribution that temperature, top-k and top-p make of logits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tinyxp.testing.law import Draw, law
+from tinyxp.testing.strategies import logits
+
+HOLTZMAN = "Holtzman et al., 2019, The Curious Case of Neural Text Degeneration"
+FAN = "Fan et al., 2018, Hierarchical Neural Story Generation"
+OWN = "tinyxp's own contract: sampling"
+POOL_SHAPE = (2, 7)  # of logits, where each shape is dear
+
+
+def apply(subject: Any, f: Any, *arrays: Any, dtype: str | None = None, **settings: Any) -> np.ndarray:
+    """A function of the subject's sampling on its library; settings that are None or 1.0 are left out.
+
+    Not compiled: settings would be compiled in.
+    """
+    given = {name: x for name, x in settings.items() if x is not None and (name, x) != ("temperature", 1.0)}
+    there = [subject.array(np.asarray(x), dtype) for x in arrays]
+    return np.asarray(subject.host(f(*there, xp=subject.backend.xp, **given)))
+
+
+def probabilities(subject: Any, scores: Any, **settings: Any) -> np.ndarray:
+    """The subject's distribution (b, n)."""
+    return apply(subject, subject.modules.sampling.probabilities, scores, **settings)
+
+
+def scores(subject: Any, draw: Draw, *, magnitude: float = 12.0) -> np.ndarray:
+    """Drawn logits (b, n), ties among them."""
+    rows, columns = POOL_SHAPE
+    fixed = {"rows": (rows, rows), "vocab_size": (columns, columns)} if subject.pooled else {}
+    return draw("logits", logits(magnitude=magnitude, **fixed))
+
+
+@law(
+    "Greedy is each row's argmax, the lowest id of equals.",
+    of="sampling",
+    region="sampling",
+    source=OWN,
+    needs="ops",
+)
+def greedy_is_the_argmax_of_each_row(subject: Any, draw: Draw) -> None:
+    given = scores(subject, draw, magnitude=draw("magnitude", st.sampled_from([0.5, 12.0])))
+    expected = [max(range(len(row)), key=lambda i: (row[i], -i)) for row in given.tolist()]
+    subject.equal(apply(subject, subject.modules.sampling.greedy, given), expected, "greedy ids")
+
+
+@law(
+    "Whatever the settings, probabilities sum to 1, none is negative, and one at least may be drawn.",
+    of="sampling",
+    region="sampling",
+    source=OWN,
+    needs="ops",
+)
+def probabilities_are_a_distribution(subject: Any, draw: Draw) -> None:
+    given = scores(subject, draw)
+    settings = {
+        "temperature": draw("temperature", st.floats(0.05, 20.0)),
+        "top_k": draw("top_k", st.none() | st.integers(1, 14)),
+        "top_p": draw("top_p", st.none() | st.floats(0.0, 1.0)),
+    }
+    found = probabilities(subject, given, **settings)
+    subject.equal(found.shape, given.shape, "shape")
+    subject.equal(found >= 0.0, np.ones(given.shape), "whether each is 0 or more")
+    subject.close(found.sum(axis=-1), np.ones(len(given)), "sum")
+    for p, row in zip(found, given, strict=True):
+        left_out, stays = row[p == 0.0], row[p > 0.0]
+        if left_out.size and stays.size and left_out.max() > stays.min():
+            raise AssertionError(f"of logits {row.tolist()} a likelier one has probability 0: {p.tolist()}")
+
+
+@law(
+    "The log of a ratio of probabilities is the difference of the logits, divided by the temperature.",
+    of="sampling",
+    region="sampling",
+    source="Boltzmann's distribution",
+    needs="ops",
+)
+def temperature_divides_logits(subject: Any, draw: Draw) -> None:
+    given = scores(subject, draw)
+    temperature = draw("temperature", st.sampled_from([1.0, 0.5, 2.0]) | st.floats(0.25, 20.0))
+    found = probabilities(subject, given, temperature=temperature)
+    expected = (given - given.max(axis=-1, keepdims=True)) / temperature
+    likeliest = found.max(axis=-1, keepdims=True)
+    far = expected < -80.0  # where float32 runs out of exponents
+    subject.close(np.log(np.where(far, 1.0, found / likeliest)), np.where(far, 0.0, expected), "log ratio")
+    subject.close(likeliest[:, 0], 1.0 / np.exp(expected).sum(axis=-1), "the largest probability")
+
+
+@law(
+    "top_p 1, a top_k of the whole vocabulary or more, and None leave every id, however unlikely.",
+    of="sampling",
+    region="sampling",
+    source="a running sum of 50,000 float32 probabilities ends at 0.99998",
+    needs="ops",
+)
+def limits_that_leave_all(subject: Any, draw: Draw) -> None:
+    given = scores(subject, draw, magnitude=30.0)
+    n = given.shape[1]
+    expected = probabilities(subject, given)
+    subject.equal(expected > 0.0, np.ones(given.shape), "whether an id may be drawn without limits")
+    top_k = draw("top_k", st.none() | st.integers(n, n + 3))
+    top_p = draw("top_p", st.none() | st.just(1.0))
+    found = probabilities(subject, given, top_k=top_k, top_p=top_p)
+    subject.equal(found > 0.0, np.ones(given.shape), "whether an id may be drawn")
+    subject.close(found, expected, "probability")
+
+
+@law(
+    "top_k 1, top_p 0 and a temperature near 0 leave the greedy id alone; near 0 its equals too.",
+    of="sampling",
+    region="sampling",
+    source=OWN,
+    needs="ops",
+)
+def limits_that_leave_the_greedy_id(subject: Any, draw: Draw) -> None:
+    given = scores(subject, draw)
+    best = given == given.max(axis=-1, keepdims=True)
+    lowest = best & (np.cumsum(best, axis=-1) == 1)
+    temperature = draw("temperature", st.floats(0.1, 10.0))
+    for settings in ({"top_k": 1}, {"top_p": 0.0}, {"top_k": 1, "top_p": 0.0}):
+        found = probabilities(subject, given, temperature=temperature, **settings)
+        subject.close(found, lowest, f"probability at {settings}")
+    # Far from 0, where logits over the temperature leave the range of the dtype and their differences do not.
+    huge = 1e300 if subject.dtype == "float64" else 1e30
+    spread = draw("spread", st.sampled_from([0.0, huge * 1e-10]))
+    far = huge * draw("sign", st.sampled_from([1.0, -1.0])) + spread * given
+    found = probabilities(subject, far, temperature=1e-8)
+    same = best if spread else np.ones(given.shape, dtype=bool)
+    subject.close(found, same / same.sum(axis=-1, keepdims=True), "probability of huge logits")
+
+
+KNOWN: tuple[tuple[dict[str, Any], tuple[float, ...]], ...] = (
+    ({"temperature": 0.5}, (0.8390, 0.1135, 0.0418, 0.0057)),
+    ({}, (0.5977, 0.2199, 0.1334, 0.0491)),
+    ({"temperature": 2.0}, (0.4228, 0.2564, 0.1997, 0.1211)),
+    ({"top_k": 2}, (0.7311, 0.2689, 0.0, 0.0)),
+)
+"""Settings -> the probabilities of the logits 1.5, 0.5, 0, -1, to four digits."""
+
+NUCLEI: tuple[tuple[tuple[float, ...], float, set[int]], ...] = (
+    ((0.5, 0.3, 0.15, 0.05), 0.6, {0, 1}),
+    ((0.3, 0.1, 0.1, 0.5), 0.8, {0, 3}),
+    ((0.5, 0.41, 0.09), 0.9, {0, 1}),
+    ((0.9, 0.1), 0.5, {0}),
+    ((0.5, 0.3, 0.15, 0.05), 1.0, {0, 1, 2, 3}),
+    ((0.1, 0.2, 0.7), 0.0, {2}),
+)
+"""Probabilities, top_p -> the ids that stay."""
+
+
+@law(
+    "The distributions that anybody can work out by hand.",
+    of="sampling",
+    region="sampling",
+    source=f"{HOLTZMAN}, section 3.1, worked out",
+    needs="ops",
+    examples=1,
+)
+def known_distributions(subject: Any, draw: Draw) -> None:
+    for settings, expected in KNOWN:
+        found = probabilities(subject, among_others([1.5, 0.5, 0.0, -1.0]), **settings)
+        subject.close(found[:, : len(expected)], [expected] * 2, f"probability at {settings}", within=5.1e-5)
+    for masses, top_p, stays in NUCLEI:
+        found = probabilities(subject, among_others([math.log(m) for m in masses]), top_p=top_p)
+        expected_stays = [i in stays for i in range(len(masses))]
+        subject.equal(found[0, : len(masses)] > 0.0, expected_stays, f"whether {masses} stay at {top_p}")
+
+
+def among_others(few: list[float]) -> np.ndarray:
+    """Logits in the shape of the pool, two equal rows, the ids beyond ``few`` next to impossible."""
+    found = np.full(POOL_SHAPE, -100.0)
+    found[:, : len(few)] = few
+    return found
+
+
+@law(
+    "Logits in half precision are sampled in float32 at least.",
+    of="sampling",
+    region="sampling",
+    source="float16 and bfloat16 hold three digits and two: a running sum of them stands still",
+    needs="ops",
+)
+def half_precision_is_widened(subject: Any, draw: Draw) -> None:
+    given = scores(subject, draw, magnitude=3.0)
+    narrow = [x for x in subject.backend.dtypes() if x != "float64"]
+    dtype = draw("dtype", st.sampled_from(narrow))
+    settings = {"temperature": draw("temperature", st.floats(0.5, 4.0)), "top_p": draw("top_p", TOP_P)}
+    expected = probabilities(subject, given, dtype="float32", **settings)
+    found = probabilities(subject, given, dtype=dtype, **settings)
+    subject.equal(str(found.dtype), str(expected.dtype), "dtype of probabilities")
+    subject.close(found, expected, f"probability of {dtype} logits", within=1e-6)
+
+
+TOP_P = st.sampled_from([None, 1.0, 0.5, 0.0])

@@ -1,0 +1,248 @@
+"""Laws of how a block is put together: each value on the way follows from those before it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tinyxp.config import Config
+from tinyxp.testing.law import Draw, law
+from tinyxp.testing.laws.padding import padded
+
+GPT2 = "Radford et al., 2019, section 2.3 (norms before the sublayers, one more at the end)"
+LLAMA = "Touvron et al., 2023, section 2.2"
+NEEDS = "params trace mask"
+
+
+def traced(subject: Any, draw: Draw) -> tuple[Any, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """A drawn model, padded ids and their mask, and every value on the way."""
+    model = subject.model(draw)
+    ids, mask = padded(subject, draw, model)
+    return model, ids, mask, model.trace(ids, mask=mask)
+
+
+def times(x: np.ndarray, model: Any, name: str) -> np.ndarray:
+    """x W^T + b in NumPy, with the parameters of that name."""
+    y = np.einsum("...i,oi->...o", x, model.arrays[f"{name}.weight"])
+    return y + model.arrays.get(f"{name}.bias", 0.0)
+
+
+def normed(x: np.ndarray, model: Any, name: str) -> np.ndarray:
+    """The norm of that name, in NumPy."""
+    config, w = model.config, model.arrays[f"{name}.weight"]
+    if config.norm == "layer":
+        mean = x.mean(-1, keepdims=True)
+        return (x - mean) / np.sqrt(x.var(-1, keepdims=True) + config.norm_eps) * w + model.arrays[f"{name}.bias"]
+    return x / np.sqrt(np.square(x).mean(-1, keepdims=True) + config.norm_eps) * w
+
+
+@law(
+    "The first value is the embedding of each token, plus that of its position where positions are learned.",
+    of="model",
+    region="embedding",
+    source="Vaswani et al., 2017, sections 3.4 and 3.5",
+    needs=NEEDS,
+)
+def tokens_are_looked_up(subject: Any, draw: Draw) -> None:
+    model, ids, mask, points = traced(subject, draw)
+    expected = model.arrays["embed.weight"][ids]
+    if model.config.position == "learned":
+        count = np.cumsum(mask, axis=-1) - 1
+        expected = expected + model.arrays["pos_embed.weight"][np.maximum(count, 0)]
+    subject.close(points["embed"], expected, "embed")
+
+
+@law(
+    "Both sublayers of every block add to the stream that they read, and nothing else changes it.",
+    of="model",
+    region="residual",
+    source="He et al., 2015; " + GPT2,
+    needs=NEEDS,
+)
+def sublayers_add_to_the_stream(subject: Any, draw: Draw) -> None:
+    model, _, _, points = traced(subject, draw)
+    stream = points["embed"]
+    for i in range(model.config.n_layers):
+        at = f"blocks.{i}"
+        subject.close(points[f"{at}.attn_residual"], stream + points[f"{at}.attn.out"], f"{at}.attn_residual")
+        stream = points[f"{at}.attn_residual"]
+        subject.close(points[f"{at}.residual"], stream + points[f"{at}.mlp.out"], f"{at}.residual")
+        stream = points[f"{at}.residual"]
+
+
+@law(
+    "Norms stand before both sublayers and before the head, each on the stream as it is there.",
+    of="model",
+    region="residual",
+    source=GPT2,
+    needs=NEEDS,
+)
+def norms_stand_before(subject: Any, draw: Draw) -> None:
+    model, _, _, points = traced(subject, draw)
+    stream = points["embed"]
+    for i in range(model.config.n_layers):
+        for name, after in (("attn_norm", "attn_residual"), ("mlp_norm", "residual")):
+            at = f"blocks.{i}.{name}"
+            subject.close(points[at], normed(stream, model, at), at)
+            stream = points[f"blocks.{i}.{after}"]
+    subject.close(points["final_norm"], normed(stream, model, "final_norm"), "final_norm")
+
+
+@law(
+    "Queries, keys, values and the output are the normed stream, and the joined heads, times their matrices.",
+    of="model",
+    region="attention",
+    source="Vaswani et al., 2017, section 3.2.2",
+    needs=NEEDS,
+)
+def projections(subject: Any, draw: Draw) -> None:
+    model, _, _, points = traced(subject, draw)
+    for i in range(model.config.n_layers):
+        at = f"blocks.{i}.attn"
+        for name in ("q", "k", "v"):
+            subject.close(points[f"{at}.{name}"], times(points[f"{at}_norm"], model, f"{at}.{name}"), f"{at}.{name}")
+        subject.close(points[f"{at}.out"], times(points[f"{at}.heads"], model, f"{at}.o"), f"{at}.out")
+
+
+@law(
+    "Head h weighs the values of key/value head h // (h / g) by the softmax of q k / sqrt(hd) over the real "
+    "tokens up to its own, and the heads are joined in order.",
+    of="model",
+    region="attention",
+    source="Vaswani et al., 2017, section 3.2; Ainslie et al., 2023",
+    needs=NEEDS,
+)
+def heads_attend(subject: Any, draw: Draw) -> None:
+    model, ids, mask, points = traced(subject, draw)
+    config: Config = model.config
+    (b, t), hd, share = ids.shape, config.head_dim, config.n_heads // config.n_kv_heads
+    for i in range(config.n_layers):
+        at = f"blocks.{i}.attn"
+        q = points.get(f"{at}.q_rotated", points[f"{at}.q"].reshape(b, t, -1, hd).swapaxes(1, 2))
+        k = points.get(f"{at}.k_rotated", points[f"{at}.k"].reshape(b, t, -1, hd).swapaxes(1, 2))
+        v = points[f"{at}.v"].reshape(b, t, -1, hd)
+        heads = points[f"{at}.heads"].reshape(b, t, -1, hd)
+        for row, head, now in np.ndindex(b, config.n_heads, t):
+            scores = [float(q[row, head, now] @ k[row, head // share, s]) / math.sqrt(hd) for s in range(t)]
+            subject.close(points[f"{at}.scores"][row, head, now], scores, f"{at}.scores of {row, head, now}")
+            seen = [s for s in range(now + 1) if mask[row, s]]
+            raised = {s: math.exp(scores[s] - max(scores[s] for s in seen)) for s in seen}
+            weights = [raised.get(s, 0.0) / math.fsum(raised.values()) if seen else 0.0 for s in range(t)]
+            found = points[f"{at}.weights"][row, head, now]
+            subject.close(found, weights, f"{at}.weights of {row, head, now}")
+            subject.equal(found[[s for s in range(t) if s not in seen]], 0.0 * found[: t - len(seen)], "masked")
+            mixed = sum((weights[s] * v[row, s, head // share] for s in seen), np.zeros(hd))
+            subject.close(heads[row, now, head], mixed, f"{at}.heads of {row, head, now}")
+
+
+@law(
+    "The MLP is W_down of silu(W_gate x) times W_up x, or of GELU(W_up x) in the form that the config names.",
+    of="model",
+    region="mlp",
+    source="Shazeer, 2020; Hendrycks & Gimpel, 2016; " + LLAMA,
+    needs=NEEDS,
+)
+def mlps_bend(subject: Any, draw: Draw) -> None:
+    model, _, _, points = traced(subject, draw)
+    for i in range(model.config.n_layers):
+        at = f"blocks.{i}.mlp"
+        x = points[f"{at}_norm"]
+        up = times(x, model, f"{at}.up")
+        subject.close(points[f"{at}.up"], up, f"{at}.up")
+        if model.config.mlp == "swiglu":
+            gate = times(x, model, f"{at}.gate")
+            subject.close(points[f"{at}.gate"], gate, f"{at}.gate")
+            hidden = gate / (1.0 + np.exp(-gate)) * up
+        elif model.config.mlp == "gelu":
+            hidden = np.vectorize(lambda u: 0.5 * u * (1.0 + math.erf(u / math.sqrt(2.0))))(up)
+        else:
+            hidden = 0.5 * up * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (up + 0.044715 * up**3)))
+        subject.close(points[f"{at}.hidden"], hidden, f"{at}.hidden")
+        subject.close(points[f"{at}.out"], times(points[f"{at}.hidden"], model, f"{at}.down"), f"{at}.out")
+
+
+@law(
+    "Logits are the normed stream times the head, or times the embedding where they are tied.",
+    of="model",
+    region="head",
+    source="Press & Wolf, 2016",
+    needs=NEEDS,
+)
+def logits_are_the_head(subject: Any, draw: Draw) -> None:
+    model, _, _, points = traced(subject, draw)
+    table = model.arrays["embed.weight" if model.config.tie_embeddings else "head.weight"]
+    subject.close(points["logits"], points["final_norm"] @ table.T, "logits")
+
+
+@law(
+    "A trace names each value once, in order, in its shape; recording it changes nothing.",
+    of="model",
+    region="structure",
+    source="tinyxp's own contract: trace",
+    needs="params trace",
+)
+def traces_are_complete(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    points, config = model.trace(ids), model.config
+    b, t = ids.shape
+    h, g, hd, f = config.n_heads, config.n_kv_heads, config.head_dim, config.d_ff
+    stream = (b, t, config.d_model)
+    block = {"attn_norm": stream, "attn.q": (b, t, h * hd), "attn.k": (b, t, g * hd), "attn.v": (b, t, g * hd)}
+    if config.position == "rope":
+        block |= {"attn.q_rotated": (b, h, t, hd), "attn.k_rotated": (b, g, t, hd)}
+    block |= {"attn.scores": (b, h, t, t), "attn.weights": (b, h, t, t), "attn.heads": (b, t, h * hd)}
+    block |= {"attn.out": stream, "attn_residual": stream, "mlp_norm": stream}
+    block |= {"mlp.gate": (b, t, f)} if config.mlp == "swiglu" else {}
+    block |= {"mlp.up": (b, t, f), "mlp.hidden": (b, t, f), "mlp.out": stream, "residual": stream}
+    wanted: dict[str, tuple[int, ...]] = {"embed": stream}
+    for i in range(config.n_layers):
+        wanted |= {f"blocks.{i}.{name}": shape for name, shape in block.items()}
+    wanted |= {"final_norm": stream, "logits": (b, t, config.vocab_size)}
+    found = {name: x.shape for name, x in points.items()}
+    if found != wanted or (subject.backend.eager and list(found) != list(wanted)):
+        raise AssertionError(f"trace points are {found}, expected {wanted}")
+    subject.close(points["logits"], model.forward(ids), "logits under a trace")
+
+
+@law(
+    "A value that a tap replaces is the one that the rest is computed from.",
+    of="model",
+    region="structure",
+    source="tinyxp's own contract: tap(name, x) -> x",
+    needs="params trace",
+)
+def taps_replace(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    names = [f"blocks.0.{name}" for name in ("attn.v", "attn.weights", "attn.out", "mlp.hidden", "residual")]
+    name = draw("point", st.sampled_from(["embed", *names, "final_norm", "logits"]))
+    f = subject.compiled(with_a_half, model=subject.modules.model, wanted=name)
+    found, after = subject.host(f(model.params, subject.array(ids)))
+    if name == "logits":
+        expected = 0.5 * model.forward(ids)
+    elif name == "final_norm":
+        expected = 0.5 * model.trace(ids)["logits"]
+    else:
+        expected = None
+    if expected is not None:
+        subject.close(found, expected, f"logits where {name} is halved")
+    if not after:
+        raise AssertionError(f"the tap never saw {name}")
+    if np.array_equal(found, model.forward(ids)):
+        raise AssertionError(f"logits stay where {name} is halved")
+
+
+def with_a_half(params: Any, ids: Any, *, model: Any, wanted: str) -> Any:
+    seen = []
+
+    def halve(name: str, x: Any) -> Any:
+        if name != wanted:
+            return x
+        seen.append(name)
+        return 0.5 * x
+
+    return model.forward(params, ids, tap=halve), len(seen)
