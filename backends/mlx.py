@@ -1,4 +1,4 @@
-"""MLX: its namespace lacks the standard's ``bool`` and ``device=``; they are put in here."""
+"""MLX: its namespace lacks the standard's ``bool``, ``device=`` and others; they are put in here."""
 
 from __future__ import annotations
 
@@ -25,11 +25,21 @@ def _asarray(x: Any, *, dtype: Any = None, device: Any = None) -> mx.array:
     return mx.array(x, dtype=dtype)
 
 
+def _argsort(x: mx.array, *, axis: int = -1, stable: bool = True) -> mx.array:
+    return mx.argsort(x, axis=axis)  # on the CPU and on a GPU it is a merge sort, which is stable
+
+
+def _cumulative_sum(x: mx.array, *, axis: int) -> mx.array:
+    return mx.cumsum(x, axis=axis)
+
+
 class _Namespace(ModuleType):
     """mlx.core, with what the standard has more."""
 
     bool = mx.bool_
     asarray = staticmethod(_asarray)
+    argsort = staticmethod(_argsort)
+    cumulative_sum = staticmethod(_cumulative_sum)
     arange = staticmethod(_without_device("arange"))
     ones = staticmethod(_without_device("ones"))
     zeros = staticmethod(_without_device("zeros"))

@@ -6,6 +6,7 @@ No backend: torch is. Importing this needs torch and transformers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,14 @@ def model(params: Params, dtype: str = "float32") -> Any:
     if unexpected or missing not in ([], ["lm_head.weight"] * params.config.tie_embeddings):
         raise AssertionError(f"transformers misses {missing} and does not know {unexpected}")
     found.tie_weights()
+    return found.eval()
+
+
+def load(path: Path) -> Any:
+    """transformers' model of a folder, in the folder's own dtype; AssertionError where it misses a weight."""
+    found, report = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True)
+    if any(report.values()):
+        raise AssertionError(f"transformers reports {report}")
     return found.eval()
 
 

@@ -3,7 +3,8 @@
     TINYXP_TEST_MODULE=their.namespace pytest --pyargs tinyxp.testing.conformance --max-examples 20
 
 The module is a backend's name or any importable namespace that keeps to the array API standard; no adapter is
-needed. Each test's id is its law's name; ``--xfails-file`` lists those that the library cannot keep.
+needed. It is judged in float64, where it has that, or in the dtype that ``TINYXP_TEST_DTYPE`` names. Each
+test's id is its law's name; ``--xfails-file`` lists those that the library cannot keep.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 from tinyxp.pytest_plugin import MODULE
 from tinyxp.testing import LAWS, Law, Subject, judge, subject
 
+DTYPE = "TINYXP_TEST_DTYPE"
 WITHOUT_ARRAYS = ("text", "checkpoint")
 """Kinds of laws that are no business of an array library."""
 
@@ -27,9 +29,9 @@ def judged() -> Subject:
             f"{MODULE} is not set; it names what to test: {MODULE}=numpy pytest --pyargs {__name__}"
         )
     try:
-        return subject(name)
+        return subject(name, dtype=os.environ.get(DTYPE) or None)
     except (ValueError, ImportError) as error:
-        raise pytest.Collector.CollectError(f"{MODULE}: {error}") from error
+        raise pytest.Collector.CollectError(f"{MODULE} is {name!r}: {error}") from error
 
 
 SUBJECT = judged()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.config import Config
+from tinyxp.config import Config, RopeScaling
 
 if TYPE_CHECKING:
     from tinyxp.testing.subject import Subject
@@ -112,10 +112,11 @@ def select(pattern: str = "*") -> list[Law]:
 def show(value: Any) -> str:
     """Python source of a drawn value, as short as it can be."""
     if isinstance(value, Config):
-        plain = Config()
-        changed = {f.name: getattr(value, f.name) for f in fields(Config)}
-        changed = {name: x for name, x in changed.items() if x != getattr(plain, name)}
+        plain = {**vars(Config()), "head_dim": value.d_model / value.n_heads}  # what it is if not given
+        changed = {name: x for name, x in vars(value).items() if x != plain[name]}
         return f"Config({', '.join(f'{name}={show(x)}' for name, x in changed.items())})"
+    if isinstance(value, RopeScaling):
+        return show(vars(value))
     if isinstance(value, np.ndarray):
         return f"np.array({value.tolist()!r}, {value.dtype.name!r})"
     if isinstance(value, Mapping):

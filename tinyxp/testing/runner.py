@@ -15,6 +15,7 @@ from tinyxp.testing.law import LAWS, Draw, Law, show
 from tinyxp.testing.subject import Subject
 
 WITHOUT_SHRINKING = (Phase.explicit, Phase.generate)
+SHRINKING = (*WITHOUT_SHRINKING, Phase.target, Phase.shrink)  # not explain, which traces each line: slow
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def judge(
         database=None,
         print_blob=False,
         report_multiple_bugs=False,
-        phases=tuple(Phase) if shrink else WITHOUT_SHRINKING,
+        phases=SHRINKING if shrink else WITHOUT_SHRINKING,
         suppress_health_check=list(HealthCheck),
     )
     @hypothesis.given(data=st.data())

@@ -135,8 +135,10 @@ def gelu_has_two_forms(subject: Decoder, draw: Draw) -> None:
     needs="ops",
 )
 def erf_is_the_error_function(subject: Decoder, draw: Draw) -> None:
-    x = drawn(subject, draw)
-    found = subject.run(erf, x)
+    x = np.random.default_rng(draw("seed", seeds())).uniform(-7.0, 7.0, size=80)
+    x[0] = draw("first", st.sampled_from([0.0, 6.0, 1e4, math.inf]))
+    with silence():
+        found = subject.run(erf, x)
     within = 16.0 * EPSILON[subject.dtype]
     subject.close(found, np.vectorize(math.erf, otypes=[float])(x), "erf", within=within)
     subject.equal(subject.run(erf, -x), -found, "erf of -x")

@@ -1,4 +1,4 @@
-"""Laws of what attention is indifferent to: the order of keys, a shift of them, other heads, what is hidden."""
+"""Laws of what attention is indifferent to: the order of keys, a shift of them, other heads, hidden keys."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def a_shift_of_keys_is_nothing(subject: Decoder, draw: Draw) -> None:
 )
 def hidden_keys_move_nothing(subject: Decoder, draw: Draw) -> None:
     given = operands(subject, draw)
-    hidden = ~given.visible.any(axis=(0, 1, 2))[:, None]  # from every query
+    hidden = ~np.asarray(given.visible.any(axis=(0, 1, 2)))[:, None]  # from every query
     with silence():
         heads = subject.run(attention, *given)
         others = (np.where(hidden, 1e4, x) for x in (given.k, given.v))

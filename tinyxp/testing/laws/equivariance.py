@@ -113,7 +113,7 @@ def stream_permutation(subject: Any, draw: Draw) -> None:
     of="model",
     region="residual",
     source="He et al., 2015; Goyal et al., 2017, section 5.1",
-    needs="params",
+    needs="params trace",
 )
 def zero_outputs_make_the_identity(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)

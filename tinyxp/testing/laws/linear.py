@@ -25,7 +25,7 @@ def without_bias(ops: Any, xp: Any, x: Any, weight: Any) -> Any:
 
 
 def drawn(subject: Decoder, draw: Draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """x (a, b, i), weight (o, i) and bias (o,); square ones too, where a transpose does not show in shapes."""
+    """x (a, b, i), weight (o, i) and bias (o,); often square, where no shape shows a transpose."""
     a, b, i, o = draw(
         "shape", shapes(subject, (1, 2), (1, 3), (1, 5), (1, 5), pool=[(2, 3, 4, 4), (1, 2, 3, 5)])
     )

@@ -12,6 +12,7 @@ from tinyxp.registry import bare_name
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.operands import (
     EPSILON,
+    LARGEST,
     applied,
     dtypes,
     gradient,
@@ -104,6 +105,28 @@ def cross_entropy_ignores_a_constant(subject: Decoder, draw: Draw) -> None:
     subject.close(after, before, "the loss of moved logits", within=4.0 * EPSILON["float32"])
 
 
+@law(
+    "The loss does not overflow: of logits at plus or minus half of the largest float it is the gap to the "
+    "top, plus the log of how many stand there.",
+    of="op",
+    region="loss",
+    source="Blanchard, Higham & Higham, 2021: Accurately computing the log-sum-exp and softmax functions",
+    needs="ops",
+)
+def cross_entropy_does_not_overflow(subject: Decoder, draw: Draw) -> None:
+    n = 5 if subject.pooled else draw("n", st.integers(1, 6))
+    high = np.asarray(draw("high", st.lists(st.booleans(), min_size=n, max_size=n)))
+    target = draw("target", st.integers(0, n - 1))
+    dtype = draw("dtype", dtypes(subject))
+    half = LARGEST[dtype] * (1.0 - EPSILON[dtype] / 2.0)
+    with silence():
+        logits = np.where(high, half, -half)[None, None]
+        found = subject.run(loss, logits, np.asarray([[target]]), dtype=dtype)
+    top = high if high.any() else ~high
+    gap = 0.0 if top[target] else 2.0 * half
+    subject.close(found, gap + math.log(top.sum()), f"the loss in {dtype}", within=4.0 * EPSILON["float32"])
+
+
 @law("Of equal logits the loss is ln n.", of="op", region="loss", source=SOURCE, needs="ops")
 def cross_entropy_of_equals_is_ln_n(subject: Decoder, draw: Draw) -> None:
     logits, targets = drawn(subject, draw)
@@ -113,7 +136,7 @@ def cross_entropy_of_equals_is_ln_n(subject: Decoder, draw: Draw) -> None:
 
 
 @law(
-    "A logit c above n - 1 equal others has the loss ln(1 + (n - 1) e^-c): 0.000181583 for 10 above 4 others.",
+    "A logit c above n - 1 equal others has the loss ln(1 + (n - 1) e^-c): 0.000181583 for 10 above 4.",
     of="op",
     region="loss",
     source=SOURCE,

@@ -36,7 +36,8 @@ def rows(subject: Decoder, draw: Draw) -> np.ndarray:
     shape = draw("shape", shapes(subject, (1, 2), (1, 4), (1, 9), pool=[(2, 3, 5)]))
     sizes = draw("scale", st.sampled_from([1.0, 1e-3, 1e2])) * np.exp(normal(2, *shape[:2], 1))
     seed = draw("seed", seeds())
-    return sizes * (normal(seed, *shape) + normal(seed + 1, *shape[:2], 1))
+    x: np.ndarray = sizes * (normal(seed, *shape) + normal(seed + 1, *shape[:2], 1))
+    return x
 
 
 def small(subject: Decoder, draw: Draw) -> float:
@@ -68,7 +69,7 @@ def rms_norm_divides_by_the_root_mean_square(subject: Decoder, draw: Draw) -> No
 
 
 @law(
-    "layer_norm is (x - mean) / sqrt(variance + eps) times its weight plus its bias; the variance divides by d.",
+    "layer_norm is (x - mean) / sqrt(variance + eps) times its weight plus its bias; variance divides by d.",
     of="op",
     region="norm",
     source=LAYER,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tinyxp.registry import bare_name
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.attention import tapped
-from tinyxp.testing.laws.operands import EPSILON, applied, dtypes, normal, rounded, rounded_once
+from tinyxp.testing.laws.operands import EPSILON, applied, call, dtypes, normal, rounded, rounded_once
 from tinyxp.testing.strategies import seeds
 from tinyxp.testing.subject import Decoder
 
@@ -24,10 +25,10 @@ MIXED = [("float32", "float16"), ("float16", "bfloat16"), ("bfloat16", "float64"
 def every_operation(ops: Any, xp: Any, x: Any, w: Any) -> dict[str, Any]:
     """Each on x (2, 4) and w (4, 4) of a dtype that may differ; tables of angles in float32 at least."""
     heads = xp.reshape(x, (1, 1, 2, 4))
-    others = xp.reshape(w, (1, 1, 4, 4))[:, :, :2, :]
     angles = xp.astype(heads[..., :2], xp.result_type(x.dtype, xp.float32))
     visible = xp.ones((1, 1, 2, 2), dtype=xp.bool)
     found = {
+        "erf": ops.erf(x, xp=xp),
         "linear": ops.linear(x, w, xp=xp),
         "linear with a bias": ops.linear(x, w, w[0, :], xp=xp),
         "layer_norm": ops.layer_norm(x, w[0, :], w[1, :], 1e-5, xp=xp),
@@ -36,8 +37,6 @@ def every_operation(ops: Any, xp: Any, x: Any, w: Any) -> dict[str, Any]:
         "attention": ops.attention(heads, heads, heads, visible, xp=xp),
         "write_cache": ops.write_cache(heads, heads[:, :, :1, :], 0, xp.arange(2), xp=xp),
     }
-    if w.dtype == x.dtype:
-        found["attention to others"] = ops.attention(heads, others, others, visible, xp=xp)
     again = once_rounded(ops, xp, x, xp.astype(w, x.dtype))
     return found | {f"{name} in one dtype": y for name, y in again.items()}
 
@@ -53,6 +52,13 @@ def once_rounded(ops: Any, xp: Any, x: Any, w: Any) -> dict[str, Any]:
         "layer_norm": ops.layer_norm(x, w[0, :], w[1, :], 1e-5, xp=xp),
         "rms_norm": ops.rms_norm(x, xp.ones_like(w[0, :]), 1e-5, xp=xp),
     }
+
+
+def mixed(subject: Decoder) -> st.SearchStrategy[tuple[str, str]]:
+    """Two dtypes that the library has."""
+    known = subject.backend.dtypes()
+    pairs = MIXED if subject.pooled else itertools.product(known, known)
+    return st.sampled_from([pair for pair in pairs if set(pair) <= set(known)])
 
 
 def widest(subject: Decoder) -> str:
@@ -72,8 +78,7 @@ def operations_keep_the_dtype(subject: Decoder, draw: Draw) -> None:
     seed = draw("seed", seeds())
     x, w = normal(seed, 2, 4), normal(seed + 1, 4, 4)
     known = subject.backend.dtypes()
-    mixed = [pair for pair in MIXED if set(pair) <= set(known)]
-    pairs = [draw("pair", st.sampled_from(mixed))] if subject.pooled else itertools.product(known, repeat=2)
+    pairs = [draw("pair", mixed(subject))] if subject.pooled else itertools.product(known, known)
     exact = subject.run(every_operation, x, w, dtype=widest(subject))
     for of_x, of_w in pairs:
         found = applied(subject, every_operation, subject.array(x, of_x), subject.array(w, of_w))
@@ -84,6 +89,51 @@ def operations_keep_the_dtype(subject: Decoder, draw: Draw) -> None:
             assert kind == of_x, f"{name} of {of_x} with weights of {of_w} is in {kind}"
             if not name.startswith("masked"):  # rounding may move what it sees
                 subject.close(subject.host(y), exact[name], f"{name} of {of_x} and {of_w}", within=within)
+
+
+class Watched:
+    """A namespace over another, which notes the functions that see or make float64."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self.wide: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._xp, name)
+        if isinstance(value, type) or not callable(value):
+            return value
+
+        def watched(*args: Any, **keywords: Any) -> Any:
+            result = value(*args, **keywords)
+            parts = [part for x in (*args, result) for part in (x if isinstance(x, (list, tuple)) else [x])]
+            if any(bare_name(getattr(part, "dtype", "")) == "float64" for part in parts):
+                self.wide.add(name)
+            return result
+
+        return watched
+
+
+def watched_operations(ops: Any, xp: Any, x: Any, w: Any, *, noted: Callable[[set[str]], None]) -> Any:
+    """Every operation on a watched namespace; ``noted`` is told the functions that met float64."""
+    namespace = Watched(xp)
+    found = every_operation(ops, namespace, x, w)
+    noted(namespace.wide)
+    return found
+
+
+@law(
+    "Of float32 nothing becomes float64 on the way: scalars are Python's, which widen no array.",
+    of="op",
+    region="precision",
+    source="NEP 50: promotion rules for Python scalars, by which 1 / np.sqrt(64) widens and 1 / 8.0 does not",
+    needs="ops",
+    examples=1,
+)
+def nothing_widens_on_the_way(subject: Decoder, draw: Draw) -> None:
+    x, w = (subject.array(y, "float32") for y in (normal(0, 2, 4), normal(1, 4, 4)))
+    wide: set[str] = set()
+    call(x, w, subject=subject, function=watched_operations, noted=wide.update)
+    assert not wide, f"of float32 these functions met float64: {', '.join(sorted(wide))}"
 
 
 @law(

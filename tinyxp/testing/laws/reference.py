@@ -145,7 +145,7 @@ def micro(ops: Any, xp: Any, e: Any, p: Any, wk: Any, wv: Any, ids: Any, targets
     of="model",
     region="reference",
     source="worked by hand",
-    needs="ops",
+    needs="ops trace",
     examples=1,
     is_reference=True,
 )

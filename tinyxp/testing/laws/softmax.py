@@ -36,7 +36,7 @@ def drawn(subject: Decoder, draw: Draw) -> tuple[np.ndarray, int | None, int]:
 
 
 def visibility(draw: Draw, shape: tuple[int, ...]) -> np.ndarray:
-    """What is visible, at random: all, much, little or nothing; the same for all of the first axis, or not."""
+    """What is visible, at random: all, much, little or nothing; the same along the first axis, or not."""
     share = draw("share", st.sampled_from([1.0, 0.7, 0.3, 0.0]))
     visible = np.random.default_rng(draw("mask seed", seeds())).random(shape) < share
     return visible[:1] if draw("shared", st.booleans()) else visible
@@ -116,7 +116,7 @@ def masking_leaves_out(subject: Decoder, draw: Draw) -> None:
 
 
 @law(
-    "Softmax does not overflow: of scores at plus or minus half of the largest float those at the top share 1.",
+    "Softmax does not overflow: of scores at plus or minus half of the largest float the top ones share 1.",
     of="op",
     region="softmax",
     source="Blanchard, Higham & Higham, 2021: Accurately computing the log-sum-exp and softmax functions",

@@ -1,0 +1,218 @@
+"""Laws of checkpoints: what is saved is what is loaded, by tinyxp to the last bit and by transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from tinyxp.checkpoints import convert, load, load_config, save
+from tinyxp.config import Config
+from tinyxp.errors import UnsupportedModelError
+from tinyxp.params import Params
+from tinyxp.registry import bare_name
+from tinyxp.testing.law import Draw, law
+from tinyxp.testing.strategies import configs, random_arrays, seeds
+from tinyxp.testing.subject import POOL
+
+OWN = "tinyxp's own contract: save and load"
+ODD = (0.0, -0.0, np.inf, -np.inf, np.nan, 65504.0, 2.0**-14)
+"""Numbers that a careless copy changes; float16 has them all."""
+
+
+def has_class(config: Config) -> bool:
+    """Whether transformers has a class for it: of GPT-2's parts, or Llama's with its biases or Qwen2's."""
+    parts = (config.norm, config.position)
+    biases = (config.attn_bias, config.attn_out_bias, config.mlp_bias)
+    if parts == ("layer", "learned") and config.mlp != "swiglu":
+        width = config.n_heads * config.head_dim
+        return config.n_heads == config.n_kv_heads and width == config.d_model and all(biases)
+    fits = config.attn_bias == config.attn_out_bias or biases == (True, False, False)
+    return parts == ("rms", "rope") and config.mlp == "swiglu" and fits
+
+
+@st.composite
+def squares(draw: st.DrawFn) -> Config:
+    """Configs of GPT-2's shape, where d_model is all heads together."""
+    heads, size = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    shape = {"n_heads": heads, "n_kv_heads": heads, "head_dim": size, "d_model": heads * size}
+    return replace(draw(configs(families=["gpt2"])), **shape)
+
+
+def classed() -> st.SearchStrategy[Config]:
+    """Small configs that transformers has a class for."""
+    llama = st.booleans().flatmap(
+        lambda both: configs(families=["llama"], attn_bias=both, attn_out_bias=both)
+    )
+    return (
+        squares() | llama | configs(families=["llama"], attn_bias=True, attn_out_bias=False, mlp_bias=False)
+    )
+
+
+def drawn_config(subject: Any, draw: Draw) -> Config:
+    """A small config, often of a class that transformers has; one of the pool where shapes are dear."""
+    return draw("config", st.sampled_from(POOL) if subject.pooled else classed() | configs())
+
+
+def drawn_params(subject: Any, draw: Draw, config: Config) -> Params:
+    """Parameters in the subject's library, in a drawn dtype, odd numbers among them."""
+    dtype = draw("dtype", st.sampled_from(subject.backend.dtypes()))
+    arrays = random_arrays(config, draw("seed", seeds()))
+    rng = np.random.default_rng(draw("seed of odd numbers", seeds()))
+    for x in arrays.values():
+        x.flat[int(rng.integers(x.size))] = rng.choice(ODD)
+    return Params({name: subject.array(x, dtype) for name, x in arrays.items()}, config)
+
+
+def same(subject: Any, found: Params, expected: Params) -> None:
+    """Raises AssertionError naming the array whose library, dtype, shape or bits differ."""
+    same_config(found.config, expected.config)
+    subject.equal(list(found), list(expected), "names")
+    for name, x in expected.items():
+        if not subject.backend.is_array(found[name]) or bare_name(found[name].dtype) != bare_name(x.dtype):
+            kind = f"{type(found[name]).__name__} of {found[name].dtype}"
+            raise AssertionError(f"{name} is a {kind}; a {type(x).__name__} of {x.dtype} was saved")
+        a, b = (np.ascontiguousarray(subject.host(y)) for y in (found[name], x))
+        subject.equal(a.shape, b.shape, f"shape of {name}")
+        subject.equal(a.view(np.uint8), b.view(np.uint8), f"bytes of {name}")
+
+
+def same_config(found: Config, expected: Config) -> None:
+    if found != expected:
+        raise AssertionError(f"the config is {found}, expected {expected}")
+
+
+def unsupported(f: Callable[[], Any]) -> None:
+    """Raises AssertionError unless f raises UnsupportedModelError."""
+    try:
+        f()
+    except UnsupportedModelError:
+        return
+    raise AssertionError("no class of transformers computes this mixture, and no error says so")
+
+
+@law(
+    "A model saved as .npz, whatever its mixture, is loaded with its config and every bit of every number.",
+    of="checkpoint",
+    region="checkpoint",
+    source=OWN,
+    needs="files params",
+    examples=30,
+)
+def npz_keeps_every_bit(subject: Any, draw: Draw) -> None:
+    params = drawn_params(subject, draw, drawn_config(subject, draw))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "new" / "model.npz"
+        save(params, path)
+        same(subject, load(path, xp=subject.backend.xp), params)
+        same_config(load_config(path), params.config)
+        with np.load(path) as archive:
+            for name, x in params.items():
+                subject.equal(archive[name].shape, x.shape, f"shape of {name}, as numpy reads it")
+
+
+@law(
+    "A model saved as a folder is loaded with its config and every bit of every number; a mixture that "
+    "transformers has no class for is refused, and nothing is written.",
+    of="checkpoint",
+    region="checkpoint",
+    source=OWN,
+    needs="files params",
+    examples=30,
+)
+def folders_keep_every_bit(subject: Any, draw: Draw) -> None:
+    params = drawn_params(subject, draw, drawn_config(subject, draw))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        if not has_class(params.config):
+            unsupported(lambda: save(params, path))
+            subject.equal(len(list(Path(folder).iterdir())), 0, "how many files there are")
+            return
+        save(params, path)
+        written = sorted(file.name for file in path.iterdir())
+        subject.equal(written, ["config.json", "model.safetensors"], "files")
+        same(subject, load(path, xp=subject.backend.xp), params)
+        same_config(load_config(path), params.config)
+
+
+@law(
+    "Converting from .npz to a folder and back keeps every bit.",
+    of="checkpoint",
+    region="checkpoint",
+    source=OWN,
+    needs="files params",
+    examples=15,
+)
+def converting_there_and_back(subject: Any, draw: Draw) -> None:
+    params = drawn_params(subject, draw, drawn_config(subject, draw))
+    assume(has_class(params.config))
+    with TemporaryDirectory() as name:
+        first, folder, second = (Path(name) / x for x in ("a.npz", "b", "c.npz"))
+        save(params, first)
+        convert(first, folder)
+        convert(folder, second)
+        same(subject, load(folder, xp=subject.backend.xp), params)
+        same(subject, load(second, xp=subject.backend.xp), params)
+
+
+@law(
+    "A config written as Hugging Face's config.json is read back the same, by the keys of transformers 4 alone "
+    "and by those of 5; a mixture that has no class there is refused.",
+    of="checkpoint",
+    region="checkpoint",
+    source="transformers' GPT2Config, LlamaConfig and Qwen2Config",
+    needs="files",
+)
+def configs_round_trip(subject: Any, draw: Draw) -> None:
+    config = drawn_config(subject, draw)
+    if not has_class(config):
+        unsupported(config.to_hf)
+        return
+    written = json.loads(json.dumps(config.to_hf()))
+    same_config(Config.from_hf(written), config)
+    for newer_or_older in (("rope_parameters",), ("rope_theta", "rope_scaling")):
+        less = {name: x for name, x in written.items() if name not in newer_or_older}
+        same_config(Config.from_hf(less), config)
+    kind = (
+        "gpt2"
+        if config.position == "learned"
+        else "llama"
+        if config.attn_bias == config.attn_out_bias
+        else "qwen2"
+    )
+    subject.equal(written["model_type"], kind, "model_type")
+
+
+@law(
+    "transformers loads a folder that is saved, misses nothing, computes the same logits, and what it saves in "
+    "turn is the same model to the last bit.",
+    of="checkpoint",
+    region="checkpoint",
+    source="transformers' from_pretrained and save_pretrained",
+    needs="files params torch transformers",
+    examples=6,
+    is_reference=True,
+)
+def transformers_loads_what_is_saved(subject: Any, draw: Draw) -> None:
+    config = drawn_config(subject, draw)
+    assume(has_class(config))
+    model = subject.build(config, random_arrays(config, draw("seed", seeds())))
+    ids = model.ids(draw)
+    theirs = import_module("tinyxp.backends.transformers")
+    with TemporaryDirectory() as name:
+        ours, again = Path(name) / "ours", Path(name) / "again"
+        save(model.params, ours)
+        found = theirs.load(ours)
+        same_config(Config.from_hf(found.config.to_dict()), config)
+        # Its Llama turns and normalises in float32, whatever the dtype.
+        subject.close(theirs.logits(found, ids), model.forward(ids), "logits of transformers", within=1e-3)
+        found.save_pretrained(again)
+        same(subject, load(again, xp=subject.backend.xp), model.params)
