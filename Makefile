@@ -7,7 +7,11 @@ export PROMPT ?= Once upon a time, there was a little
 TOKENS ?= 60
 GENERATE := $(BIN)/tinyxp generate "$$PROMPT" -m $(SMOLLM2) -n $(TOKENS) --stats
 
-.PHONY: demo demo-all test test-long lint clean
+# Two processes share the tests, since single operations on tiny arrays leave a second core idle.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TINYXP_TEST_SMOLLM2=$(abspath $(SMOLLM2)) \
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
+
+.PHONY: demo demo-all test test-long lint check conformance mutants docs clean
 .DELETE_ON_ERROR:
 
 demo: .venv/core $(SMOLLM2)
@@ -24,10 +28,32 @@ demo-all: .venv/frameworks $(SMOLLM2)
 	@echo; echo 'The same text from all three.'
 
 test: lint $(SMOLLM2)
-	TINYXP_TEST_SMOLLM2=$(abspath $(SMOLLM2)) $(BIN)/python -m pytest
+	$(PYTEST)
 
 test-long: .venv/test $(SMOLLM2)
-	HYPOTHESIS_PROFILE=long TINYXP_TEST_SMOLLM2=$(abspath $(SMOLLM2)) $(BIN)/python -m pytest
+	HYPOTHESIS_PROFILE=long $(PYTEST)
+
+check: .venv/test
+	$(BIN)/tinyxp check
+
+conformance: .venv/test
+	@for library in mlx dask ndonnx mparray; do \
+		printf '\n%s\n' $$library; \
+		TINYXP_TEST_MODULE=$$library $(BIN)/python -m pytest --pyargs tinyxp.testing.conformance -q \
+			--xfails-file tests/conformance/$$library-xfails.txt --max-examples 10 || exit 1; \
+	done
+
+# Named mutants against the laws, then every mutant that mutmut makes of the core against laws and tests.
+# mutmut keeps verdicts when tests change, so it starts afresh.
+mutants: .venv/mutation
+	$(BIN)/tinyxp check --mutants --markdown > .cache/mutants.md && mv .cache/mutants.md docs/mutants.md
+	rm -rf mutants
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/mutmut run --max-children 2 > .cache/mutmut.log
+	$(BIN)/python tests/mutation/report.py > .cache/mutmut.md
+
+docs: .venv/test
+	$(BIN)/python -m tinyxp.testing.catalogue > docs/laws.md
+	$(BIN)/python -m tinyxp.testing.recording > docs/array-api.md
 
 lint: .venv/test
 	$(BIN)/ruff check .
@@ -48,6 +74,10 @@ lint: .venv/test
 .venv/test: .venv/core
 	@echo 'installing everything that the tests use into .venv'
 	@$(PIP) -e '.[test]'
+	@touch $@
+
+.venv/mutation: .venv/test
+	@$(PIP) -e '.[mutation]'
 	@touch $@
 
 # A package of the Python index carries the model's file (98 MB, Apache-2.0).

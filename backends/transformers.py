@@ -5,13 +5,15 @@ No backend: torch is. Importing this needs torch and transformers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
+from transformers.utils import logging
 
 from tinyxp.checkpoints.huggingface import layout
 from tinyxp.config import Config
@@ -41,10 +43,31 @@ def model(params: Params, dtype: str = "float32") -> Any:
 
 def load(path: Path) -> Any:
     """transformers' model of a folder, in the folder's own dtype; AssertionError where it misses a weight."""
-    found, report = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True)
+    with _without_bars():
+        answer: Any = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True)
+    found, report = answer
     if any(report.values()):
         raise AssertionError(f"transformers reports {report}")
     return found.eval()
+
+
+def save(found: Any, path: Path) -> None:
+    """Writes a model of transformers as a folder."""
+    with _without_bars():
+        found.save_pretrained(path)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Within it transformers shows no progress."""
+    bars: Any = logging
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
 
 
 def logits(found: Any, ids: Any, **more: Any) -> np.ndarray:

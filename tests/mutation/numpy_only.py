@@ -26,6 +26,6 @@ if Path(tinyxp.__file__).parent != ROOT / "tinyxp":
 tinyxp.__path__.append(str(ROOT))  # where tinyxp.backends is in a tree, unlike in an installed package
 
 hypothesis.settings.register_profile(
-    "mutation", derandomize=True, deadline=None, max_examples=50, phases=(Phase.explicit, Phase.generate)
+    "mutation", derandomize=True, deadline=None, max_examples=10, phases=(Phase.explicit, Phase.generate)
 )
 os.environ["HYPOTHESIS_PROFILE"] = "mutation"  # tests/conftest.py loads it

@@ -1,4 +1,4 @@
-"""Prints, as Markdown, what ``mutmut run`` found: counts for each file, and every mutant that survived.
+"""Prints, as Markdown, what ``mutmut run`` found: counts for each file, and each mutant that went unnoticed.
 
 Run it where mutmut ran, beside the folder ``mutants``.
 """
@@ -19,6 +19,7 @@ from mutmut.stats import status_by_exit_code
 
 MUTANTS = Path("mutants")
 COLUMNS = ("killed", "survived", "timeout")
+UNNOTICED = ("survived", "no tests")
 
 
 class Survivor(NamedTuple):
@@ -124,7 +125,7 @@ def main() -> None:
     found = [
         survivor
         for path, outcomes in by_file.items()
-        for survivor in survivors(path, [name for name, status in outcomes.items() if status == "survived"])
+        for survivor in survivors(path, [name for name, status in outcomes.items() if status in UNNOTICED])
     ]
     print(f"mutmut {version('mutmut')}, NumPy {version('numpy')}.\n")
     print("\n".join([*table(counts), *listing(found)]))

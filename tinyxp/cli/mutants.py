@@ -14,7 +14,7 @@ def judge_laws(pattern: str, max_examples: int, style: str) -> int:
     from tinyxp.testing.mutants import MUTANTS, page
     from tinyxp.testing.mutants.matrix import UNMOVED, kill_matrix
 
-    laws = [law for law in select(pattern) if law.of not in UNMOVED]
+    laws = [law for law in select(pattern) if law.region not in UNMOVED]
     regions = {law.region for law in laws}
     mutants = [mutant for mutant in MUTANTS.values() if mutant.region in regions]
     if not mutants:

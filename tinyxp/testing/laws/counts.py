@@ -1,4 +1,4 @@
-"""Laws of parameter counts: four ways of counting agree, and published models have their published numbers."""
+"""Laws of parameter counts: four ways of counting agree, and published models have their numbers."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws import activations, attention, linear, loss_op, norms, rotation, slots, softmax
-from tinyxp.testing.laws.operands import EPSILON, tight
+from tinyxp.testing.laws.operands import tight, widest
 from tinyxp.testing.subject import Decoder
 
 
@@ -82,13 +82,14 @@ def operation(ops: Any, xp: Any, *args: Any, name: str, function: Callable[..., 
     return f(*args, xp=xp)
 
 
-def judge_twin(subject: Decoder, draw: Draw, twins: Any) -> None:
+def judge_twin(subject: Decoder, draw: Draw, twins: Mapping[str, Callable[..., Any]], dtype: str) -> None:
     """One of ``twins``, functions by the names of operations, against the operation itself."""
     name = draw("name", st.sampled_from(sorted(set(twins) & set(ARGUMENTS))))
     args = ARGUMENTS[name](subject, draw)
-    expected = subject.run(operation, *args, name=name, function=twins[name])
-    within = 90.0 * EPSILON["float32"] if (subject.backend.name, name) in IN_FLOAT32 else tight(subject)
-    subject.close(subject.run(operation, *args, name=name), expected, name, within=within)
+    expected = subject.run(operation, *args, dtype=dtype, name=name, function=twins[name])
+    found = subject.run(operation, *args, dtype=dtype, name=name)
+    narrow = (subject.backend.name, name) in IN_FLOAT32 and dtype == "float64"
+    subject.close(found, expected, name, within=tight(subject, "float32" if narrow else dtype))
 
 
 @law(
@@ -100,7 +101,7 @@ def judge_twin(subject: Decoder, draw: Draw, twins: Any) -> None:
     is_reference=True,
 )
 def operations_agree_with_the_library(subject: Decoder, draw: Draw) -> None:
-    judge_twin(subject, draw, subject.backend.references)
+    judge_twin(subject, draw, subject.backend.references, widest(subject))
 
 
 @law(
@@ -111,4 +112,4 @@ def operations_agree_with_the_library(subject: Decoder, draw: Draw) -> None:
     needs="ops kernels",
 )
 def kernels_are_the_operations(subject: Decoder, draw: Draw) -> None:
-    judge_twin(subject, draw, subject.backend.kernels)
+    judge_twin(subject, draw, subject.backend.kernels, subject.dtype)

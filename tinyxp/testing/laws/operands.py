@@ -36,14 +36,19 @@ def dtypes(subject: Decoder) -> st.SearchStrategy[str]:
     return st.sampled_from(subject.backend.dtypes())
 
 
+def widest(subject: Decoder) -> str:
+    """The dtype that others are measured by."""
+    return min(subject.backend.dtypes(), key=EPSILON.__getitem__)
+
+
 def normal(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
     """Normal numbers of a seed, in float64 on NumPy; seeds of one law must differ where shapes agree."""
     return scale * np.random.default_rng(seed).normal(size=shape)
 
 
-def tight(subject: Decoder, factor: float = 90.0) -> float:
+def tight(subject: Decoder, dtype: str | None = None) -> float:
     """What a handful of roundings cost, relative to the largest value: 2e-14 in float64."""
-    return factor * EPSILON[subject.dtype]
+    return 90.0 * EPSILON[dtype or subject.dtype]
 
 
 def rounded(subject: Decoder, x: np.ndarray, dtype: str) -> np.ndarray:

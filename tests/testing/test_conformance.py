@@ -1,0 +1,114 @@
+"""The conformance tests, run as the author of an array library runs them: elsewhere, by the module's name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tinyxp
+from tinyxp.adoption import adopt
+from tinyxp.pytest_plugin import read_list
+from tinyxp.testing import LAWS
+
+from ..reference import libraries
+
+LISTS = Path(__file__).parents[1] / "conformance"
+OTHERS = ("mlx", "dask", "ndonnx", "mparray")
+QUICK = ("causality", "prefix-invariance", "rows-are-independent")
+
+
+def run(
+    folder: Path, *arguments: str, laws: tuple[str, ...] = QUICK, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """pytest in ``folder`` on single laws, each with its simplest case."""
+    tests = [f"tinyxp.testing.conformance::test_law[{law}]" for law in laws]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--pyargs",
+        *tests,
+        "-p",
+        "no:cacheprovider",
+        "-rA",
+        *arguments,
+    ]
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("library", libraries(*OTHERS))
+def test_a_library_keeps_what_its_list_leaves(library: str, tmp_path: Path) -> None:
+    xfails = f"--xfails-file={LISTS / f'{library}-xfails.txt'}"
+    environment = {"TINYXP_TEST_MODULE": library, "TINYXP_TEST_DTYPE": "float32"}
+    done = run(tmp_path, "--max-examples=1", xfails, **environment)
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
+
+
+@pytest.mark.parametrize("library", OTHERS)
+def test_the_lists_name_laws_and_say_why(library: str) -> None:
+    for pattern, reason in read_list(LISTS / f"{library}-xfails.txt"):
+        assert pattern in LAWS
+        assert reason
+
+
+def test_a_namespace_without_an_adapter(tmp_path: Path) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    shutil.copytree(Path(strict.__file__).parent, tmp_path / "acme" / "arrays")
+    (tmp_path / "acme" / "__init__.py").touch()
+    for path in (tmp_path / "acme" / "arrays").rglob("*.py"):
+        path.write_text(path.read_text(encoding="utf-8").replace("array_api_strict", "acme.arrays"))
+    environment = {"TINYXP_TEST_MODULE": "acme.arrays", "PYTHONPATH": str(tmp_path)}
+    done = run(tmp_path, "--max-examples=3", laws=(*QUICK, "cache-equals-full-pass"), **environment)
+    assert done.returncode == 0, done.stdout
+    assert "4 passed" in done.stdout
+    (tmp_path / "list.txt").write_text("causality\n")
+    done = run(tmp_path, "--max-examples=3", "--xfails-file=list.txt", "-oxfail_strict=true", **environment)
+    assert "1 failed, 2 passed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "environment, message",
+    [
+        ({"TINYXP_TEST_MODULE": ""}, "TINYXP_TEST_MODULE is not set; it names what to test:"),
+        ({"TINYXP_TEST_MODULE": "nunpy"}, "TINYXP_TEST_MODULE is 'nunpy': backend is 'nunpy'; known are"),
+        (
+            {"TINYXP_TEST_MODULE": "numpy", "TINYXP_TEST_DTYPE": "bfloat16"},
+            "TINYXP_TEST_MODULE is 'numpy': dtype is 'bfloat16'; numpy has",
+        ),
+    ],
+)
+def test_what_is_named_wrongly_is_one_line(tmp_path: Path, environment: dict[str, str], message: str) -> None:
+    done = run(tmp_path, **environment)
+    assert done.returncode != 0
+    assert message in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_adopting_what_is_known_or_is_no_namespace() -> None:
+    assert adopt("numpy") is tinyxp.backend("numpy")
+    known = "known are .*numpy"
+    for name, message in {
+        "no_such_module": rf"backend is 'no_such_module'; {known}.*, and any array namespace that can be",
+        "json.no_such": rf"backend is 'json.no_such'; {known}",
+        "json": "backend is 'json', a module whose arrays, if it has any, do not name it",
+        "array": "backend is 'array', a module whose arrays",
+        "numpy.linalg": "numpy.linalg, which is not the array namespace of numpy",
+        "": f"^backend is ''; {known}",
+        "../x": f"^backend is '../x'; {known}",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            adopt(name)
