@@ -44,15 +44,15 @@ class _Namespace(ModuleType):
 
     @staticmethod
     def take_along_axis(x: da.Array, indices: da.Array, *, axis: int) -> da.Array:
-        if x.shape[:axis] != indices.shape[:axis]:
-            raise ValueError(f"x has shape {x.shape}, indices {indices.shape}")
+        shape = list(x.shape)
+        shape[axis] = indices.shape[axis]
         return da.map_blocks(
             np.take_along_axis,
             x.rechunk(x.shape),
             indices.rechunk(indices.shape),
             axis=axis,
             dtype=x.dtype,
-            chunks=indices.shape,
+            chunks=tuple(shape),
         )
 
     def __getattr__(self, name: str) -> Any:

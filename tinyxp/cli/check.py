@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from tinyxp.cli.mutants import judge_laws
 from tinyxp.cli.progress import counted
 
 if TYPE_CHECKING:
@@ -46,14 +47,34 @@ class Judged(NamedTuple):
 )
 @click.option("--all-shapes", is_flag=True, help="Draw shapes freely where each is compiled too: slow.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object: laws and verdicts.")
-def check(names: str | None, pattern: str, max_examples: int, all_shapes: bool, as_json: bool) -> int:
+@click.option(
+    "--mutants", is_flag=True, help="Judge the laws: do they see decoders known to be wrong? Takes minutes."
+)
+@click.option("--markdown", is_flag=True, help="With --mutants: print a page of Markdown.")
+def check(
+    names: str | None,
+    pattern: str,
+    max_examples: int,
+    all_shapes: bool,
+    as_json: bool,
+    mutants: bool,
+    markdown: bool,
+) -> int:
     """Judge this decoder by the laws that every decoder must keep.
 
-    The same cases in every run. Exit status 0: all laws hold; 1: one is broken; 2: bad input.
+    The same cases in every run. Exit status 0: all laws hold (with --mutants: every mutant breaks a law of
+    its region); 1: one is broken (a mutant survives); 2: bad input.
     """
     from tinyxp.checks import as_integer
 
     max_examples = as_integer("max_examples", max_examples, low=1)
+    if markdown and (as_json or not mutants):
+        raise ValueError("--markdown goes with --mutants, and without --json")
+    if mutants:
+        if names is not None or all_shapes:
+            raise ValueError("--mutants judges on NumPy: it goes with neither --backend nor --all-shapes")
+        need_hypothesis()
+        return judge_laws(pattern, max_examples, "json" if as_json else "markdown" if markdown else "text")
     laws, subjects = chosen(names, pattern, pooled=False if all_shapes else None)
     found = judged(laws, subjects, max_examples)
     if as_json:
@@ -65,13 +86,9 @@ def check(names: str | None, pattern: str, max_examples: int, all_shapes: bool, 
 
 def chosen(names: str | None, pattern: str, pooled: bool | None) -> tuple[list[Law], list[Subject]]:
     """The laws and the subjects that the options name; ValueError for unknown ones."""
-    try:
-        from tinyxp.testing import select, subject
-    except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
-            raise
-        raise ImportError("'hypothesis' is not installed: pip install 'tinyxp[check]'") from error
+    need_hypothesis()
     import tinyxp
+    from tinyxp.testing import select, subject
 
     if names is None:
         installed = tinyxp.available_backends()
@@ -79,6 +96,16 @@ def chosen(names: str | None, pattern: str, pooled: bool | None) -> tuple[list[L
     else:
         wanted = list(dict.fromkeys(name.strip() for name in names.split(",")))
     return select(pattern), [subject(name, pooled=pooled) for name in wanted]
+
+
+def need_hypothesis() -> None:
+    """ImportError that says what to install, where Hypothesis is missing."""
+    try:
+        import tinyxp.testing  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        raise ImportError("'hypothesis' is not installed: pip install 'tinyxp[check]'") from error
 
 
 def judged(laws: list[Law], subjects: list[Subject], max_examples: int) -> list[Judged]:

@@ -37,6 +37,15 @@ _O200K = (
 PATTERNS = {"any": GPT2_PATTERN, "gpt2": GPT2_PATTERN, "cl100k_base": _CL100K, "o200k_base": _O200K}
 """The name of a rank file -> the pattern of that name in tiktoken_ext.openai_public."""
 
+_FIM = {f"<|fim_{part}|>": 100258 + i for i, part in enumerate(("prefix", "middle", "suffix"))}
+SPECIALS: dict[str, dict[str, int]] = {
+    "any": {},
+    "gpt2": {"<|endoftext|>": 50256},
+    "cl100k_base": {"<|endoftext|>": 100257, **_FIM, "<|endofprompt|>": 100276},
+    "o200k_base": {"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
+}
+"""The name of a rank file -> its special tokens, from the same place."""
+
 _PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _OTHERS = [byte for byte in range(256) if byte not in _PLAIN]
 _CHARACTERS = {byte: chr(byte) for byte in _PLAIN} | {byte: chr(256 + i) for i, byte in enumerate(_OTHERS)}

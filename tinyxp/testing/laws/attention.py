@@ -207,7 +207,7 @@ def heads_lie_between_visible_values(subject: Decoder, draw: Draw) -> None:
 )
 def scores_have_variance_one(subject: Decoder, draw: Draw) -> None:
     """The squares of 2048 independent scores have mean 1 and variance 2 + 6 / hd, so that their average is
-    farther than 0.3 from 1 by 8 standard deviations: a right subject fails about once in 10^15 cases."""
+    0.3 away from 1 only where it is off by 8 standard deviations: less than once in 10^9 right cases."""
     hd = draw("hd", st.sampled_from([8, 64] if subject.pooled else [8, 32, 64, 128]))
     q, k = normal(draw("seed", seeds()), 2, 2048, 1, 1, hd)
     _, scores, _ = subject.run(tapped, q, k, k, np.ones((1, 1, 1, 1), dtype=bool))

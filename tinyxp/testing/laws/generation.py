@@ -171,17 +171,24 @@ def padded_rows_go_on_as_alone(subject: Any, draw: Draw) -> None:
 def a_seed_means_the_same_everywhere(subject: Any, draw: Draw) -> None:
     model = drawn_model(subject, draw)
     ids, mask = padded(subject, draw, model)
-    n = model.vocab_size
-    drawn, more = settings(draw, n), limits(draw, n)
+    drawn, more = settings(draw, model.vocab_size), limits(draw, model.vocab_size)
     cached = draw("cache", st.booleans())
     new = model.generate(ids, 5, mask=mask, cache=cached, **drawn, **more)
-    for r, (row, real) in enumerate(zip(ids, mask, strict=True)):
-        before = scores(model, row[real].tolist(), new[r].tolist())[:, : more.get("vocab_size", n)]
-        uniforms = np.random.default_rng([drawn["seed"], r]).random(5)
-        for step, (s, u, found) in enumerate(zip(before.tolist(), uniforms, new[r].tolist(), strict=True)):
-            p = distribution(s, ROUNDING[subject.dtype], drawn)
+    prompts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
+    check_drawn(subject, model, prompts, new, drawn, **more)
+
+
+def check_drawn(
+    subject: Any, model: Any, prompts: Rows, new: np.ndarray, drawn: dict[str, Any], **more: Any
+) -> None:
+    """Raises AssertionError unless each id is where its uniform lies in the cumulative distribution."""
+    slack, size = ROUNDING[subject.dtype], more.get("vocab_size", model.vocab_size)
+    for r, (prompt, row) in enumerate(zip(prompts, new.tolist(), strict=True)):
+        uniforms = np.random.default_rng([drawn["seed"], r]).random(len(row))
+        before = scores(model, prompt, row)[:, :size].tolist()
+        for step, (s, u, found) in enumerate(zip(before, uniforms, row, strict=True)):
+            p = distribution(s, slack, drawn)
             low, high = sum(p[:found]), sum(p[: found + 1])
-            slack = ROUNDING[subject.dtype]
             if found >= len(p) or p[found] == 0.0 or not low - slack <= u <= high + slack:
                 raise AssertionError(
                     f"row {r} goes on with {found} at step {step}, where u is {u} and the cumulative "

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.drawing import refuses
-from tinyxp.testing.laws.generation import FEW, OWN, check_greedy, drawn_model, limits, settings
+from tinyxp.testing.laws.generation import FEW, OWN, check_drawn, check_greedy, drawn_model, limits, settings
 from tinyxp.testing.laws.padding import padded
 from tinyxp.testing.strategies import random_arrays, seeds
 
@@ -162,10 +162,11 @@ def long_prompts_and_long_texts(subject: Any, draw: Draw) -> None:
     model = subject.build(config, random_arrays(config, draw("seed", seeds())))
     width, count = subject.modules.decoding.CHUNK + 20, subject.modules.generation.AHEAD + 6
     columns = np.arange(width)
-    mask = np.stack([columns < width, columns < 30, columns >= width - 10])
+    mask = np.stack([columns < width, columns < 30, columns >= width - 10, columns % 3 > 0] * 3)
     ids = np.random.default_rng(draw("seed of ids", seeds())).integers(0, config.vocab_size, mask.shape)
     prompts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
-    check_greedy(subject, model, prompts, model.generate(ids, count, mask=mask))
+    drawn = {"temperature": 2.0, "seed": draw("seed of draws", seeds())}
+    check_drawn(subject, model, prompts, model.generate(ids, count, mask=mask, **drawn), drawn)
 
 
 REFUSED: tuple[tuple[dict[str, Any], str], ...] = (

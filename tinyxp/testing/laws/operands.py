@@ -60,6 +60,7 @@ def rounded(subject: Decoder, x: np.ndarray, dtype: str) -> np.ndarray:
 def rounded_once(subject: Decoder, found: np.ndarray, exact: np.ndarray, dtype: str, what: str) -> None:
     """Raises AssertionError where found is farther from exact than one rounding to ``dtype``, after a dozen
     in float32."""
+    assert found.shape == exact.shape, f"{what} has shape {found.shape}, expected {exact.shape}"
     exact = exact.astype(np.float64)
     slack = 16.0 * max(EPSILON["float32"], EPSILON[subject.dtype]) * max(1.0, float(np.abs(exact).max()))
     apart = np.abs(found.astype(np.float64) - exact) / (0.5 * EPSILON[dtype] * np.abs(exact) + slack)

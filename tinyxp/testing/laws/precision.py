@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from tinyxp.registry import bare_name
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.attention import tapped
-from tinyxp.testing.laws.operands import EPSILON, applied, call, dtypes, normal, rounded, rounded_once
+from tinyxp.testing.laws.operands import (
+    EPSILON,
+    applied,
+    call,
+    dtypes,
+    normal,
+    rounded,
+    rounded_once,
+    widest,
+)
 from tinyxp.testing.strategies import seeds
 from tinyxp.testing.subject import Decoder
 
@@ -20,8 +29,7 @@ WIDE = "Micikevicius et al., 2017: Mixed precision training, section 3.3"
 
 
 def of_two_dtypes(ops: Any, xp: Any, x: Any, w: Any) -> dict[str, Any]:
-    """Those that take weights, on x (2, 4) and w (4, 4) of a dtype that may differ; tables of angles in float32
-    at least."""
+    """Those that take weights, on x (2, 4) and w (4, 4), and those like them; angles in float32 at least."""
     heads = xp.reshape(x, (1, 1, 2, 4))
     angles = xp.astype(heads[..., :2], xp.result_type(x.dtype, xp.float32))
     visible = xp.ones((1, 1, 2, 2), dtype=xp.bool)
@@ -74,9 +82,10 @@ def operations_keep_the_dtype(subject: Decoder, draw: Draw) -> None:
             subject.close(subject.host(y), exact[name], f"{name} of {of_x} and {of_w}", within=within)
 
 
-def every_operation(ops: Any, xp: Any, x: Any, w: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def every_operation(ops: Any, xp: Any, x: Any, w: Any) -> list[Any]:
     """Each, on x (2, 4) and w (4, 4) of one dtype."""
-    return of_two_dtypes(ops, xp, x, w), once_rounded(ops, xp, x, w)
+    loss = ops.cross_entropy(xp.reshape(x, (1, 2, 4)), xp.zeros((1, 2), dtype=xp.int64), xp=xp)
+    return [of_two_dtypes(ops, xp, x, w), once_rounded(ops, xp, x, w), loss]
 
 
 class Watched:

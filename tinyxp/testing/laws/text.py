@@ -10,7 +10,16 @@ from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.drawing import refuses
 from tinyxp.testing.strategies import texts
 from tinyxp.testing.subject import Subject
-from tinyxp.testing.vocabularies import GPT2_PATTERN, PATTERNS, SPECIAL, loaded, settled, theirs, vocabulary
+from tinyxp.testing.vocabularies import (
+    GPT2_PATTERN,
+    PATTERNS,
+    SPECIAL,
+    SPECIALS,
+    loaded,
+    settled,
+    theirs,
+    vocabulary,
+)
 
 SENNRICH = "Sennrich et al., 2016, over bytes as in Radford et al., 2019"
 OWN = "tinyxp's own contract: load_tokenizer"
@@ -86,14 +95,18 @@ def tokenizers_agrees(subject: Subject, draw: Draw) -> None:
     is_reference=True,
 )
 def tiktoken_agrees(subject: Subject, draw: Draw) -> None:
-    text = draw("text", texts().map(settled))
     name = draw("name", st.sampled_from(sorted(PATTERNS)))
+    spellings = st.sampled_from(["", *SPECIALS[name], "<|end"])
+    text = draw("text", texts().map(settled)) + draw("special", spellings) + draw("after", spellings)
+    asked = draw("specials", st.booleans())
     made = vocabulary(draw, text, ranked=True)
     encoding = import_module("tiktoken").Encoding(
-        name, pat_str=PATTERNS[name], mergeable_ranks=made.ids, special_tokens={}
+        name, pat_str=PATTERNS[name], mergeable_ranks=made.ids, special_tokens=SPECIALS[name]
     )
+    expected = encoding.encode(text, allowed_special="all" if asked else set(), disallowed_special=())
     with loaded(made, name) as ours:
-        same(ours.encode(text), encoding.encode_ordinary(text), text)
+        same(ours.encode(text, specials=asked), expected, text)
+        same(list(ours.eos_ids), list(SPECIALS[name].values())[:1], "the EOS")
 
 
 @law(

@@ -11,7 +11,20 @@ from tinyxp.testing.mutants import (  # noqa: F401
     positions,
     precision,
 )
-from tinyxp.testing.mutants.loading import load, sources, subject
+from tinyxp.testing.mutants.loading import copied, load, sources, subject
+from tinyxp.testing.mutants.matrix import Fate, Matrix, kill_matrix
 from tinyxp.testing.mutants.record import MUTANTS, Mutant, Patch, mutant
 
-__all__ = ["MUTANTS", "Mutant", "Patch", "load", "mutant", "sources", "subject"]
+__all__ = [
+    "MUTANTS",
+    "Fate",
+    "Matrix",
+    "Mutant",
+    "Patch",
+    "copied",
+    "kill_matrix",
+    "load",
+    "mutant",
+    "sources",
+    "subject",
+]

@@ -172,21 +172,21 @@ mutant(
         "model", BLOCK, BLOCK.replace("x, l", "y, l", 1) + "\n        x = y if i + 1 < config.n_layers else x"
     ),
     region="structure",
-    killers="norms-stand-before",
+    killers="blocks-stand-in-order norms-stand-before",
 )
 mutant(
     "layers-in-reverse",
     "Blocks run from the last to the first.",
     Patch("model", "params.block(i)", "params.block(config.n_layers - 1 - i)"),
     region="structure",
-    killers="norms-stand-before projections mlps-bend",
+    killers="blocks-stand-in-order norms-stand-before projections mlps-bend",
 )
 mutant(
     "layers-of-the-first-block",
     "Every block has the weights of the first.",
     Patch("model", "params.block(i)", "params.block(0)"),
     region="structure",
-    killers="norms-stand-before projections mlps-bend",
+    killers="blocks-stand-in-order norms-stand-before projections mlps-bend",
 )
 mutant(
     "embedding-scaled",

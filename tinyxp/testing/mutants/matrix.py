@@ -7,8 +7,12 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
+from tempfile import TemporaryDirectory
+
+from hypothesis.configuration import set_hypothesis_home_dir
 
 from tinyxp.testing.law import LAWS, Law
 from tinyxp.testing.mutants.loading import copied
@@ -124,13 +128,20 @@ def kill_matrix(
     task = partial(_killers, laws=names, max_examples=max_examples, fast=fast)
     tasks = [None, *(mutant.name for mutant in wanted)]
     found: dict[str | None, tuple[str, ...]] = {}
-    context = multiprocessing.get_context("spawn")  # a fork would copy the threads of libraries
     processes = min(workers or os.cpu_count() or 1, len(tasks))
-    with context.Pool(processes, initializer=_leave_interrupts_to_the_parent) as pool:
-        for name, broken in pool.imap_unordered(task, tasks):
-            found[name] = broken
-            if show is not None:
-                show(len(found), len(tasks))
+    context = multiprocessing.get_context("spawn")  # a fork would copy the threads of libraries
+    others = set(multiprocessing.active_children())
+    with TemporaryDirectory() as notes, ProcessPoolExecutor(processes, context, _begin, (notes,)) as pool:
+        try:
+            for done in as_completed([pool.submit(task, name) for name in tasks]):
+                name, broken = done.result()
+                found[name] = broken
+                if show is not None:
+                    show(len(found), len(tasks))
+        except BaseException:  # nobody waits for what is under way after Ctrl-C
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
+            raise
     return Matrix(tuple(Fate(mutant, found[mutant.name]) for mutant in wanted), found[None], names)
 
 
@@ -141,5 +152,7 @@ def _killers(
     return name, killers(mutant, [LAWS[law] for law in laws], max_examples=max_examples, fast=fast)
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _begin(notes: str) -> None:
+    """Each process leaves interrupts to the parent, and Hypothesis's notes in a folder that goes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    set_hypothesis_home_dir(notes)

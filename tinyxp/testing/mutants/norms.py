@@ -45,7 +45,7 @@ mutant(
     "LayerNorm's eps is 1e-6, whatever the config says.",
     Patch("model", 'w[f"{name}.bias"], ctx.config.norm_eps', 'w[f"{name}.bias"], 1e-6'),
     region="norm",
-    killers="norms-stand-before",
+    killers="norms-are-the-configs norms-stand-before",
     families="gpt2",
 )
 mutant(
@@ -53,7 +53,7 @@ mutant(
     "RMSNorm's eps is 1e-6, whatever the config says.",
     Patch("model", 'w[f"{name}.weight"], ctx.config.norm_eps', 'w[f"{name}.weight"], 1e-6'),
     region="norm",
-    killers="norms-stand-before",
+    killers="norms-are-the-configs norms-stand-before",
     families="llama",
 )
 mutant(
@@ -77,7 +77,7 @@ mutant(
     "RMSNorm stands in LayerNorm's place: neither mean nor bias.",
     Patch("model", '"layer": layer}', '"layer": rms}'),
     region="norm",
-    killers="norms-stand-before",
+    killers="norms-are-the-configs norms-stand-before",
     families="gpt2",
 )
 mutant(
