@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 import tinyxp
 from tinyxp.testing import Law, Subject, parametrize_with_laws, subject
 

@@ -207,7 +207,7 @@ def _rope(fields: Fields, length: int) -> tuple[float, RopeScaling | None]:
 
 
 def config_to_hf(config: Config) -> dict[str, Any]:
-    """Config -> Hugging Face's config.json of class gpt2, llama, mistral or qwen2, for transformers 4 and 5 alike.
+    """Config -> Hugging Face's config.json of class gpt2, llama, mistral or qwen2, for transformers 4 and 5.
 
     Raises UnsupportedModelError for a mixture that none of these classes computes.
     """

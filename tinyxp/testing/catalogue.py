@@ -6,10 +6,10 @@ from tinyxp.testing import LAWS, Law
 
 HEAD = """# The laws
 
-Each line is a sentence that every decoder must keep, and that `tinyxp check` tries to break on every backend:
-values are drawn by Hypothesis on NumPy and converted, and what breaks a law is shrunk to the smallest case and
-shown with five lines of source that break it again. Laws compare in float64 wherever the library computes in
-it, where rounding is a billion times smaller than the smallest fault that anybody reports.
+Each line is a sentence that every decoder must keep, and that `tinyxp check` tries to break on every
+backend. Values are drawn by Hypothesis on NumPy and converted; what breaks a law is shrunk to the smallest
+case and shown with five lines of source that break it again. Laws compare in float64 wherever the library
+computes in it: rounding is a million times smaller there than the smallest fault that anybody reports.
 
 A law applies where the subject has what it needs; those that need nothing, or only a mask, positions or a
 cache, judge any function from ids to logits (`tinyxp.testing.check_model`). Laws in *italics* compare with

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.config import GPT2, MLPS, NORMS, POSITIONS, Config
+from tinyxp.config import GPT2, MLPS, NORMS, POSITIONS, Config, RopeScaling
 from tinyxp.params import Params, parameter_shapes
 
 Range = tuple[int, int]
@@ -28,21 +28,22 @@ class HasVocabulary(Protocol):
 
 
 FAMILIES = ("llama", "gpt2", "mixed")
-SCALINGS: tuple[dict[str, Any], ...] = (
-    {"rope_type": "linear", "factor": 4.0},
-    {
-        "rope_type": "llama3",
-        "factor": 8.0,
-        "low_freq_factor": 0.25,
-        "high_freq_factor": 1.0,
-        "original_max_position_embeddings": 8,
-    },
+SCALINGS = (
+    RopeScaling(rope_type="linear", factor=4.0),
+    RopeScaling(
+        rope_type="llama3",
+        factor=8.0,
+        low_freq_factor=0.25,
+        high_freq_factor=1.0,
+        original_max_seq_len=8,
+    ),
 )
 
 
 @st.composite
 def configs(
     draw: st.DrawFn,
+    /,
     *,
     families: Sequence[str] = FAMILIES,
     vocab_size: Range | int = (2, 12),
@@ -58,8 +59,9 @@ def configs(
     """Configurations of both families and of mixtures: GQA from MQA to MHA, odd widths, every norm, mlp,
     position and bias, tied or not, every scaling of rotary frequencies.
 
-    A size is an inclusive range, or one number. ``head_dim`` is rounded up to an even number where positions rotate. ``fixed`` sets
-    fields of Config, such as ``norm="rms"``; a family that contradicts it is bent, not left out.
+    A size is an inclusive range, or one number. ``head_dim`` is rounded up to an even number where positions
+    rotate. ``fixed`` sets fields of Config, such as ``norm="rms"``; a family that contradicts it is bent, not
+    left out.
     """
     family = draw(st.sampled_from(list(families)))
 
@@ -99,7 +101,7 @@ def configs(
 
 
 def seeds() -> st.SearchStrategy[int]:
-    """Seeds of ``numpy.random.default_rng``: what large arrays are drawn from, so that examples stay short."""
+    """Seeds of ``numpy.random.default_rng``: large arrays are drawn from one, so that examples stay short."""
     return st.integers(0, 2**16)
 
 

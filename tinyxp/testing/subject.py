@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp import cache, decoding, generation, model, ops, params, registry, sampling, tracing
+from tinyxp import cache, decoding, generation, model, ops, params, sampling, tracing
 from tinyxp.config import GPT2, Config
 from tinyxp.params import Params
 from tinyxp.registry import Backend
@@ -120,7 +120,7 @@ class Subject:
         return {"rows": rows, "columns": columns}
 
     def close(self, found: Any, expected: Any, what: str = "", *, within: float | None = None) -> None:
-        """Raises AssertionError naming the worst element where found is farther from expected than rounding."""
+        """Raises AssertionError naming the worst element that is farther from expected than rounding."""
         found, expected = np.asarray(found), np.asarray(expected)
         if found.shape != expected.shape:
             raise AssertionError(f"{what} has shape {found.shape}, expected {expected.shape}")
@@ -253,7 +253,7 @@ class Model:
         return np.asarray(draw("ids", token_ids(self, **self.subject.shape(rows, columns))))
 
     def but(self, *, config: Config | None = None, **changes: np.ndarray) -> Model:
-        """The model with other arrays: ``but(**{"head.weight": x})``; those that the config lacks are dropped."""
+        """The model with other arrays: ``but(**{"head.weight": x})``; what the config lacks is dropped."""
         config = config or self.config
         arrays = {**self.arrays, **changes}
         return self.subject.build(
@@ -262,11 +262,13 @@ class Model:
 
     def forward(self, ids: Any, *, mask: Any = None, positions: Any = None) -> np.ndarray:
         """Logits (b, t, n)."""
-        return self._call(self.subject.modules.model.forward, ids, mask=mask, positions=positions)
+        f = self.subject.modules.model.forward
+        return np.asarray(self._call(f, ids, mask=mask, positions=positions))
 
     def trace(self, ids: Any, *, mask: Any = None, positions: Any = None) -> dict[str, np.ndarray]:
         """Every value on the way."""
-        return self._call(self.subject.modules.tracing.trace, ids, mask=mask, positions=positions)
+        f = self.subject.modules.tracing.trace
+        return dict(self._call(f, ids, mask=mask, positions=positions))
 
     def loss(self, ids: Any, targets: Any, *, mask: Any = None) -> float:
         """The mean cross-entropy in nats."""

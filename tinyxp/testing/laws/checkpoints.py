@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -66,13 +67,16 @@ def drawn_config(subject: Any, draw: Draw) -> Config:
 
 
 def drawn_params(subject: Any, draw: Draw, config: Config) -> Params:
-    """Parameters in the subject's library, in a drawn dtype, odd numbers among them."""
-    dtype = draw("dtype", st.sampled_from(subject.backend.dtypes()))
+    """Parameters in the subject's library, in one drawn dtype or in several, odd numbers among them."""
+    dtypes = draw("dtypes", st.lists(st.sampled_from(subject.backend.dtypes()), min_size=1, max_size=3))
     arrays = random_arrays(config, draw("seed", seeds()))
     rng = np.random.default_rng(draw("seed of odd numbers", seeds()))
-    for x in arrays.values():
+    kinds: dict[str, str] = {}
+    for name, x in arrays.items():
         x.flat[int(rng.integers(x.size))] = rng.choice(ODD)
-    return Params({name: subject.array(x, dtype) for name, x in arrays.items()}, config)
+        fused = re.sub(r"attn\.[kv]\.", "attn.q.", name)  # GPT-2 stores the three as one
+        kinds[name] = kinds.get(fused, dtypes[int(rng.integers(len(dtypes)))])
+    return Params({name: subject.array(x, kinds[name]) for name, x in arrays.items()}, config)
 
 
 def same(subject: Any, found: Params, expected: Params) -> None:

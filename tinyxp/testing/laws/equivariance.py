@@ -1,4 +1,4 @@
-"""Laws of symmetry: what a decoder computes does not depend on how its units, heads and tokens are numbered."""
+"""Laws of symmetry: how units, heads and tokens are numbered does not matter to a decoder."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ def stream_permutation(subject: Any, draw: Draw) -> None:
             changes[name] = x[order]
         elif x.ndim == 2:
             changes[name] = x[:, order]
-    subject.close(model.but(**changes).forward(ids), model.forward(ids), "logits, dimensions in another order")
+    subject.close(
+        model.but(**changes).forward(ids), model.forward(ids), "logits, dimensions in another order"
+    )
 
 
 @law(
@@ -199,8 +201,8 @@ def tied_equals_untied_with_a_copy(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "An untied head alone decides the logits' size: twice the head is twice the logits, and the embedding of a "
-    "token that is not there moves none.",
+    "An untied head alone decides the logits' size: twice the head is twice the logits, and the embedding of "
+    "a token that is not there moves none.",
     of="model",
     region="head",
     source="Press & Wolf, 2016",
@@ -240,7 +242,7 @@ def grouped_heads_equal_repeated_ones(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "The final norm's weight is the last thing before the head: twice the weight (and bias) is twice the logits.",
+    "The final norm's weight is the last thing before the head: twice it (and its bias) is twice the logits.",
     of="model",
     region="norm",
     source="Zhang & Sennrich, 2019; Ba et al., 2016",
@@ -269,7 +271,9 @@ def zero_biases_are_none(subject: Any, draw: Draw) -> None:
         if name.endswith(".bias") and (".attn." in name or ".mlp." in name)
     }
     bare = replace(model.config, attn_bias=False, attn_out_bias=False, mlp_bias=False)
-    subject.close(model.but(config=bare).forward(ids), model.but(**zeroed).forward(ids), "logits without biases")
+    subject.close(
+        model.but(config=bare).forward(ids), model.but(**zeroed).forward(ids), "logits without biases"
+    )
 
 
 @law(

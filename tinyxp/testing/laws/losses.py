@@ -9,19 +9,21 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.config import Config
+from tinyxp.config import GPT2, Config
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.padding import padded
 from tinyxp.testing.strategies import random_arrays, seeds
 
-GPT2 = "Radford et al., 2019, section 2.3"
+RADFORD = "Radford et al., 2019, section 2.3"
 
 
 def drawn_targets(draw: Draw, model: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Targets (b, t), some of them -100, one at least not."""
     one = st.integers(0, model.vocab_size - 1)
     rows = st.lists(
-        st.lists(st.just(-100) | one, min_size=shape[1], max_size=shape[1]), min_size=shape[0], max_size=shape[0]
+        st.lists(st.just(-100) | one, min_size=shape[1], max_size=shape[1]),
+        min_size=shape[0],
+        max_size=shape[0],
     )
     targets = np.asarray(draw("targets", rows))
     targets[0, 0] = max(targets[0, 0], 0)
@@ -109,7 +111,7 @@ def gradients_are_differences(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Only the embeddings of tokens in the input have a gradient where the head is untied; tied, all have one.",
+    "Untied, only the embeddings of tokens in the input have a gradient; tied, all have one.",
     of="training",
     region="gradients",
     source="Press & Wolf, 2016, section 3.2",
@@ -161,7 +163,14 @@ def differentiating(name: str, dtype: str) -> Any:
 
 # Initialisation
 
-WIDE = {"vocab_size": 2048, "d_model": 128, "n_heads": 4, "n_kv_heads": 4, "d_ff": 128, "max_seq_len": 64}
+WIDE: dict[str, Any] = {
+    "vocab_size": 2048,
+    "d_model": 128,
+    "n_heads": 4,
+    "n_kv_heads": 4,
+    "d_ff": 128,
+    "max_seq_len": 64,
+}
 
 
 def initial(subject: Any, config: Config, seed: int) -> Any:
@@ -175,7 +184,7 @@ def initial(subject: Any, config: Config, seed: int) -> Any:
     "deviate by.",
     of="training",
     region="initialisation",
-    source="E[log sum exp] of V normal logits; " + GPT2,
+    source="E[log sum exp] of V normal logits; " + RADFORD,
     needs="params",
     examples=2,
 )
@@ -195,14 +204,13 @@ def loss_at_initialisation(subject: Any, draw: Draw) -> None:
     "0.02 / sqrt(2 L); norm weights are 1, biases 0.",
     of="training",
     region="initialisation",
-    source=GPT2,
+    source=RADFORD,
     needs="params",
     examples=3,
 )
 def initial_values(subject: Any, draw: Draw) -> None:
     layers = draw("n_layers", st.integers(1, 3))
-    gpt2 = {"norm": "layer", "position": "learned", "mlp": "gelu_tanh", "attn_bias": True, "mlp_bias": True}
-    config = Config(**WIDE, **gpt2, n_layers=layers)
+    config = Config(**WIDE | GPT2, n_layers=layers)
     for name, x in initial(subject, config, draw("seed", seeds())).arrays.items():
         if x.ndim == 1:
             subject.equal(x, np.full_like(x, 1.0 if name.endswith(".weight") else 0.0), name)
@@ -219,7 +227,7 @@ def initial_values(subject: Any, draw: Draw) -> None:
     "At initialisation what the blocks add to the residual stream does not grow with their number.",
     of="training",
     region="initialisation",
-    source=GPT2,
+    source=RADFORD,
     needs="params trace",
     examples=1,
 )

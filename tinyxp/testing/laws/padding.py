@@ -90,7 +90,9 @@ def padding_is_finite(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw)
     ids, mask = padded(subject, draw, model)
     mask[0] = False
-    subject.equal(np.isfinite(model.forward(ids, mask=mask)), np.ones((*ids.shape, model.vocab_size)), "finite")
+    subject.equal(
+        np.isfinite(model.forward(ids, mask=mask)), np.ones((*ids.shape, model.vocab_size)), "finite"
+    )
 
 
 @law(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,9 @@ def agrees_with_the_referee(subject: Any, draw: Draw) -> None:
 
 
 # The models that are filled by rule: number n of the k-th sorted parameter of Hugging Face's state dict is
-# 0.3 sin(0.7 n + 1.3 k), and 1 more for the weights of norms. The figures are transformers', with ids 3 1 4 1 5:
-# the last position's first five logits, the argmax, the mean loss of the next tokens, six greedy tokens.
+# 0.3 sin(0.7 n + 1.3 k), and 1 more for the weights of norms. The figures are transformers', with ids
+# 3 1 4 1 5: the last position's first five logits, the argmax, the mean loss of the next tokens, six greedy
+# tokens.
 
 FILLED_GPT2 = Config(
     **GPT2, vocab_size=11, max_seq_len=16, d_model=8, n_layers=2, n_heads=2, n_kv_heads=2, d_ff=32
@@ -78,7 +80,8 @@ IDS = np.asarray([[3, 1, 4, 1, 5]])
 
 def filled_arrays(config: Config) -> dict[str, np.ndarray]:
     """The parameters that the rule gives, under our names."""
-    shapes, arrays = parameter_shapes(config), {}
+    shapes = parameter_shapes(config)
+    arrays: dict[str, np.ndarray] = {}
     for k, rule in enumerate(sorted(layout(config), key=lambda rule: rule.name)):
         shape = rule.shape(shapes)
         x = (0.3 * np.sin(0.7 * np.arange(math.prod(shape)) + 1.3 * k)).reshape(shape)
@@ -203,7 +206,7 @@ def is_theirs(config: Config) -> bool:
     is_reference=True,
 )
 def agrees_with_transformers(subject: Any, draw: Draw) -> None:
-    from tinyxp.backends import transformers
+    transformers = import_module("tinyxp.backends.transformers")
 
     config = draw("config", subject.configs().filter(is_theirs))
     arrays = random_arrays(config, draw("seed", seeds()))
@@ -261,8 +264,6 @@ def as_near(subject: Any, ours: np.ndarray, theirs: np.ndarray, truth: np.ndarra
     is_reference=True,
 )
 def agrees_with_arbitrary_precision(subject: Any, draw: Draw) -> None:
-    import mpmath
-
     from tinyxp.testing.subjects import subject as named
 
     small = {"n_layers": (1, 2), "d_model": (3, 5), "d_ff": (2, 4), "head_dim": (2, 4), "vocab_size": (2, 4)}
@@ -270,6 +271,8 @@ def agrees_with_arbitrary_precision(subject: Any, draw: Draw) -> None:
     arrays = random_arrays(config, draw("seed", seeds()))
     model = subject.build(config, arrays)
     ids = model.ids(draw, rows=(1, 2), columns=(2, 3))
-    with mpmath.workdps(40):
+    with import_module("mpmath").workdps(40):
         expected = named("mparray").build(config, arrays).forward(ids)
-    subject.close(model.forward(ids), expected, "logits", within=1e-12 if subject.dtype == "float64" else None)
+    subject.close(
+        model.forward(ids), expected, "logits", within=1e-12 if subject.dtype == "float64" else None
+    )

@@ -129,8 +129,8 @@ def limits_that_leave_the_greedy_id(subject: Any, draw: Draw) -> None:
         found = probabilities(subject, given, temperature=temperature, **settings)
         subject.close(found, lowest, f"probability at {settings}")
     # Far from 0, where logits over the temperature leave the range of the dtype and their differences do not.
-    huge = 1e300 if subject.dtype == "float64" else 1e30
-    spread = draw("spread", st.sampled_from([0.0, huge * 1e-10]))
+    huge, far_apart = (1e300, 1e290) if subject.dtype == "float64" else (1e32, 1e29)
+    spread = draw("spread", st.sampled_from([0.0, far_apart]))
     far = huge * draw("sign", st.sampled_from([1.0, -1.0])) + spread * given
     found = probabilities(subject, far, temperature=1e-8)
     same = best if spread else np.ones(given.shape, dtype=bool)

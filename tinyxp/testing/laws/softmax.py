@@ -124,17 +124,15 @@ def masking_leaves_out(subject: Decoder, draw: Draw) -> None:
 )
 def softmax_does_not_overflow(subject: Decoder, draw: Draw) -> None:
     width = 6 if subject.pooled else draw("width", st.integers(1, 6))
-    high, visible = (
-        np.asarray(draw(name, st.lists(st.booleans(), min_size=width, max_size=width)))
-        for name in ("high", "visible")
-    )
+    flags = st.lists(st.booleans(), min_size=2 * width, max_size=2 * width)
+    high, visible = (np.asarray(draw(name, flags)).reshape(2, width) for name in ("high", "visible"))
     dtype = draw("dtype", dtypes(subject))
     half = LARGEST[dtype] * (1.0 - EPSILON[dtype] / 2.0)
     x = np.where(high, half, -half)
     with silence():
         found = subject.run(masked, x, visible, dtype=dtype)
-    top = visible & (high if (high & visible).any() else True)
-    expected = rounded(subject, top / max(int(top.sum()), 1), dtype)
+    top = visible & (high | ~(high & visible).any(axis=-1, keepdims=True))
+    expected = rounded(subject, top / np.maximum(top.sum(axis=-1, keepdims=True), 1), dtype)
     subject.equal(found, expected, f"weights in {dtype}")
 
 

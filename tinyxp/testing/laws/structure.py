@@ -26,17 +26,22 @@ def traced(subject: Any, draw: Draw) -> tuple[Any, np.ndarray, np.ndarray, dict[
 
 def times(x: np.ndarray, model: Any, name: str) -> np.ndarray:
     """x W^T + b in NumPy, with the parameters of that name."""
-    y = np.einsum("...i,oi->...o", x, model.arrays[f"{name}.weight"])
-    return y + model.arrays.get(f"{name}.bias", 0.0)
+    y: np.ndarray = np.einsum("...i,oi->...o", x, model.arrays[f"{name}.weight"])
+    y = y + model.arrays.get(f"{name}.bias", 0.0)
+    return y
 
 
 def normed(x: np.ndarray, model: Any, name: str) -> np.ndarray:
     """The norm of that name, in NumPy."""
-    config, w = model.config, model.arrays[f"{name}.weight"]
+    config = model.config
+    w: np.ndarray = model.arrays[f"{name}.weight"]
     if config.norm == "layer":
+        bias: np.ndarray = model.arrays[f"{name}.bias"]
         mean = x.mean(-1, keepdims=True)
-        return (x - mean) / np.sqrt(x.var(-1, keepdims=True) + config.norm_eps) * w + model.arrays[f"{name}.bias"]
-    return x / np.sqrt(np.square(x).mean(-1, keepdims=True) + config.norm_eps) * w
+        y: np.ndarray = (x - mean) / np.sqrt(x.var(-1, keepdims=True) + config.norm_eps) * w + bias
+    else:
+        y = x / np.sqrt(np.square(x).mean(-1, keepdims=True) + config.norm_eps) * w
+    return y
 
 
 @law(
@@ -103,7 +108,9 @@ def projections(subject: Any, draw: Draw) -> None:
     for i in range(model.config.n_layers):
         at = f"blocks.{i}.attn"
         for name in ("q", "k", "v"):
-            subject.close(points[f"{at}.{name}"], times(points[f"{at}_norm"], model, f"{at}.{name}"), f"{at}.{name}")
+            subject.close(
+                points[f"{at}.{name}"], times(points[f"{at}_norm"], model, f"{at}.{name}"), f"{at}.{name}"
+            )
         subject.close(points[f"{at}.out"], times(points[f"{at}.heads"], model, f"{at}.o"), f"{at}.out")
 
 
@@ -133,7 +140,9 @@ def heads_attend(subject: Any, draw: Draw) -> None:
             weights = [raised.get(s, 0.0) / math.fsum(raised.values()) if seen else 0.0 for s in range(t)]
             found = points[f"{at}.weights"][row, head, now]
             subject.close(found, weights, f"{at}.weights of {row, head, now}")
-            subject.equal(found[[s for s in range(t) if s not in seen]], 0.0 * found[: t - len(seen)], "masked")
+            subject.equal(
+                found[[s for s in range(t) if s not in seen]], 0.0 * found[: t - len(seen)], "masked"
+            )
             mixed = sum((weights[s] * v[row, s, head // share] for s in seen), np.zeros(hd))
             subject.close(heads[row, now, head], mixed, f"{at}.heads of {row, head, now}")
 
@@ -191,7 +200,12 @@ def traces_are_complete(subject: Any, draw: Draw) -> None:
     b, t = ids.shape
     h, g, hd, f = config.n_heads, config.n_kv_heads, config.head_dim, config.d_ff
     stream = (b, t, config.d_model)
-    block = {"attn_norm": stream, "attn.q": (b, t, h * hd), "attn.k": (b, t, g * hd), "attn.v": (b, t, g * hd)}
+    block: dict[str, tuple[int, ...]] = {
+        "attn_norm": stream,
+        "attn.q": (b, t, h * hd),
+        "attn.k": (b, t, g * hd),
+        "attn.v": (b, t, g * hd),
+    }
     if config.position == "rope":
         block |= {"attn.q_rotated": (b, h, t, hd), "attn.k_rotated": (b, g, t, hd)}
     block |= {"attn.scores": (b, h, t, t), "attn.weights": (b, h, t, t), "attn.heads": (b, t, h * hd)}
