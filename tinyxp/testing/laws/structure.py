@@ -26,9 +26,8 @@ def traced(subject: Any, draw: Draw) -> tuple[Any, np.ndarray, np.ndarray, dict[
 
 def times(x: np.ndarray, model: Any, name: str) -> np.ndarray:
     """x W^T + b in NumPy, with the parameters of that name."""
-    y: np.ndarray = np.einsum("...i,oi->...o", x, model.arrays[f"{name}.weight"])
-    y = y + model.arrays.get(f"{name}.bias", 0.0)
-    return y
+    y = np.einsum("...i,oi->...o", x, model.arrays[f"{name}.weight"])
+    return np.asarray(y + model.arrays.get(f"{name}.bias", 0.0))
 
 
 def normed(x: np.ndarray, model: Any, name: str) -> np.ndarray:
