@@ -95,10 +95,11 @@ def processors(
     then softmax, all in the dtype of the logits.
 
     They part from ``tinyxp.sampling.probabilities`` in three ways. TopKLogitsWarper keeps every token that
-    equals the k-th, we just k. TopPLogitsWarper sorts upwards, unstably, and takes away the tokens whose mass
-    with all that are no likelier is at most 1 - top_p: of equals it keeps others than the lower ids; where
-    the mass before a token is top_p but for rounding, it decides by that rounding, where we see 5e-7; and at
-    top_p 1 it may lose what rounding leaves without mass. Elsewhere they agree.
+    equals the k-th, we just k: logits 1, 0, 0, -1 with top_k 2 keep three tokens there, two here. Of equals
+    TopPLogitsWarper keeps the higher ids, or others, since it sorts upwards and unstably: of four equals
+    with top_p 0.5 it keeps the last two, we the first two. Where the mass before a token is top_p but for
+    rounding, rounding decides there, and a tolerance of 5e-7 here: of .5, .3, .15, .05 with top_p 0.8 it
+    keeps three tokens, we two. Elsewhere they agree.
     """
     chain: list[Any] = [transformers.TemperatureLogitsWarper(float(temperature))]
     if top_k is not None:

@@ -15,7 +15,7 @@ TIE = 5e-7
 
 
 def greedy(logits: Array, *, xp: Namespace) -> Array:
-    """argmax over the last axis, the lowest id of equals. logits (b, n) -> (b,)."""
+    """argmax over the last axis, the lowest id of equals. logits (..., n) -> (...)."""
     best: Array = xp.argmax(logits, axis=-1)
     return best
 
@@ -32,17 +32,19 @@ def probabilities(
     reaches top_p (or comes within 5e-7 of it), at least one. Everything else is exactly 0; of equals the
     lower ids stay.
 
-    logits (b, n), temperature > 0 -> (b, n), rows summing to 1, in float32 at least.
+    logits (..., n), temperature > 0 -> (..., n), rows summing to 1, in float32 at least.
     (Fan et al., 2018; Holtzman et al., 2019.)
     """
     wide = widen(logits, xp=xp)
     wide = (wide - xp.max(wide, axis=-1, keepdims=True)) / temperature
+    if top_p is not None and top_p >= 1.0:
+        top_p = None  # a sum of many rounded masses may not reach 1
     visible = None
-    if top_k is not None or (top_p is not None and top_p < 1.0):
+    if top_k is not None or top_p is not None:
         order = xp.argsort(-wide, axis=-1, stable=True)
-        rank = xp.argsort(order, axis=-1, stable=True)
+        rank = xp.argsort(order, axis=-1)
         visible = rank < (wide.shape[-1] if top_k is None else top_k)
-        if top_p is not None and top_p < 1.0:
+        if top_p is not None:
             descending = xp.take_along_axis(softmax(wide, visible=visible, xp=xp), order, axis=-1)
             mass_before = xp.cumulative_sum(descending, axis=-1) - descending
             within = xp.take_along_axis(mass_before, rank, axis=-1) < top_p - TIE
@@ -53,10 +55,10 @@ def probabilities(
 def draw(probabilities: Array, uniforms: Array, *, xp: Namespace) -> Array:
     """The inverse of the cumulative distribution in id order: the first id whose cumulative mass exceeds u.
 
-    probabilities (b, n), uniforms (b,) in [0, 1) -> (b,); an id of probability 0 is never drawn.
+    probabilities (..., n), uniforms (...) in [0, 1) -> (...); an id of probability 0 is never drawn.
     """
     mass = xp.cumulative_sum(probabilities, axis=-1)
-    target = uniforms[:, None] * mass[:, -1:]
+    target = uniforms[..., None] * mass[..., -1:]
     ids = xp.arange(probabilities.shape[-1], device=getattr(probabilities, "device", None))
     likely = probabilities > 0.0
     reached = likely & (mass > target)

@@ -38,6 +38,7 @@ ABILITIES = {
     "gradients": "its library has no gradients",
     "compiler": "its library does not compile",
     "kernels": "its backend brings no kernels, or is judged by them already",
+    "devices": "its library has one device here",
     "references": "its library has no forms of these operations of its own",
     "files": "it is no model that is saved",
 }

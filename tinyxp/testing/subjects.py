@@ -57,6 +57,8 @@ def decoder(
         abilities.discard("gradients")
     if kind.jit is Backend.jit:
         abilities.discard("compiler")
+    if len(backend.devices()) < 2:
+        abilities.discard("devices")
     if not backend.references:
         abilities.discard("references")
     if with_kernels or not backend.kernels:

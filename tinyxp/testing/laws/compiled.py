@@ -1,4 +1,4 @@
-"""Laws of what a backend adds: compilers and kernels change the speed and nothing else; dtypes stay."""
+"""Laws of what a backend adds: compilers, kernels and devices change no value; dtypes stay."""
 
 from __future__ import annotations
 
@@ -125,3 +125,31 @@ def half_precision_is_near(subject: Any, draw: Draw) -> None:
     # Some sixty roundings on the way through one block, each of half an epsilon of a value near the largest.
     allowed = {"bfloat16": 2.0**-8, "float16": 2.0**-11}[dtype] * 60.0
     subject.close(model.forward(ids).astype(np.float64), truth, f"{dtype} logits", within=allowed)
+
+
+@law(
+    "Whatever device the parameters lie on, everything is computed there, from ids and masks of the host.",
+    of="model",
+    region="devices",
+    source=CONTRACT + "device= on every creation",
+    needs="params devices cache mask",
+)
+def everything_stays_on_its_device(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids, mask = padded(subject, draw, model)
+    backend, m = subject.backend, subject.modules
+    params = model.params.to(device=backend.devices()[-1])
+    given = {"mask": mask.tolist()}
+    cache = m.cache.new_cache(params, *ids.shape)
+    logits, cache = m.model.extend(params, ids.tolist(), cache, **given)
+    found = {
+        "forward": m.model.forward(params, ids.tolist(), **given),
+        "extend": logits,
+        "the cache": cache.keys[0],
+        "loss": m.model.loss(params, ids.tolist(), ids.tolist(), **given),
+    }
+    device = backend.device_of(params["embed.weight"])
+    for name, x in found.items():
+        subject.equal(str(backend.device_of(x)), str(device), f"device of {name}")
+        if backend.is_concrete(x) and name in ("forward", "extend"):
+            subject.close(subject.host(x), model.forward(ids, mask=mask), f"{name} on {device}")

@@ -200,3 +200,36 @@ def half_precision_is_widened(subject: Any, draw: Draw) -> None:
 
 
 TOP_P = st.sampled_from([None, 1.0, 0.5, 0.0])
+
+
+@law(
+    "Whatever stands before the vocabulary's axis is kept: one row, a batch, every column of a batch.",
+    of="sampling",
+    region="sampling",
+    source=OWN,
+    needs="ops",
+)
+def leading_dimensions_are_kept(subject: Any, draw: Draw) -> None:
+    sampling = subject.modules.sampling
+    flat = scores(subject, draw, magnitude=4.0)
+    limits = {
+        "top_k": draw("top_k", st.sampled_from([None, 2])),
+        "top_p": draw("top_p", st.sampled_from([None, 0.8])),
+    }
+    uniforms = np.linspace(0.0, 0.9, len(flat))
+    masses = probabilities(subject, flat, **limits)
+    ids = apply(subject, sampling.draw, masses, uniforms)
+    best = apply(subject, sampling.greedy, flat)
+    for shape in ((1, *flat.shape), (len(flat), 1, flat.shape[1])):
+        given = flat.reshape(shape)
+        subject.close(
+            probabilities(subject, given, **limits), masses.reshape(shape), f"probabilities of {shape}"
+        )
+        drawn = apply(subject, sampling.draw, masses.reshape(shape), uniforms.reshape(shape[:-1]))
+        subject.equal(drawn, ids.reshape(shape[:-1]), f"ids drawn of {shape}")
+        subject.equal(
+            apply(subject, sampling.greedy, given), best.reshape(shape[:-1]), f"greedy ids of {shape}"
+        )
+    subject.close(probabilities(subject, flat[0], **limits), masses[0], "probabilities of one row")
+    subject.equal(apply(subject, sampling.draw, masses[0], uniforms[0]), ids[0], "the id drawn of one row")
+    subject.equal(apply(subject, sampling.greedy, flat[0]), best[0], "the greedy id of one row")

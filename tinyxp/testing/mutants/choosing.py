@@ -103,7 +103,7 @@ mutant(
 mutant(
     "top-p-not-unsorted",
     "Ranks are the order itself: what was found among sorted tokens is not put back in its place.",
-    Patch("sampling", "rank = xp.argsort(order, axis=-1, stable=True)", "rank = order"),
+    Patch("sampling", "rank = xp.argsort(order, axis=-1)", "rank = order"),
     region="sampling",
     killers="truncation-is-exact known-distributions",
 )
@@ -135,7 +135,7 @@ mutant(
 mutant(
     "draw-from-the-top",
     "The cumulative mass is counted from the last id.",
-    Patch("sampling", "target = uniforms[:, None]", "target = (1.0 - uniforms[:, None])"),
+    Patch("sampling", "target = uniforms[..., None]", "target = (1.0 - uniforms[..., None])"),
     region="sampling",
     killers="draw-inverts-the-distribution a-seed-decides-every-draw",
 )
