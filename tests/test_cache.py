@@ -237,8 +237,15 @@ def test_a_cache_of_another_library(name: str) -> None:
 
 @pytest.mark.parametrize("cache", [None, (), "cache"], ids=repr)
 def test_what_is_no_cache(cache: Any) -> None:
-    with pytest.raises(ValueError, match="cache"):
+    kind = type(cache).__name__
+    with pytest.raises(ValueError, match=rf"^cache is a {kind}; it must come from tinyxp\.new_cache$"):
         extend(drawn(LLAMA_CONFIG), [[1]], cache)
+
+
+def test_last_is_a_flag() -> None:
+    params = drawn(LLAMA_CONFIG)
+    with pytest.raises(ValueError, match=r"^last is 1; it must be True or False$"):
+        extend(params, [[1]], new_cache(params, 1, 4), last=1)  # type: ignore[arg-type]
 
 
 def test_learned_positions_run_out(backend: tinyxp.Backend) -> None:

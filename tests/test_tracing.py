@@ -190,3 +190,9 @@ def test_tracing_under_jit() -> None:
     assert set(compiled) == set(eager)
     for name, x in compiled.items():
         assert distance(x, eager[name]) <= 1e-5, name
+
+
+@pytest.mark.parametrize("tap", [3, "logits"], ids=repr)
+def test_a_tap_is_a_function(tap: Any) -> None:
+    with pytest.raises(ValueError, match=rf"^tap is {tap!r}; it must be a function of a name and an array$"):
+        forward(drawn(LLAMA_CONFIG), IDS, tap=tap)

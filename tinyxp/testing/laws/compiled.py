@@ -153,3 +153,36 @@ def everything_stays_on_its_device(subject: Any, draw: Draw) -> None:
         subject.equal(str(backend.device_of(x)), str(device), f"device of {name}")
         if backend.is_concrete(x) and name in ("forward", "extend"):
             subject.close(subject.host(x), model.forward(ids, mask=mask), f"{name} on {device}")
+
+
+def without_attention(q: Any, k: Any, v: Any, visible: Any, *, xp: Any, tap: Any = None) -> Any:
+    """A kernel that reads nothing."""
+    return 0.0 * q
+
+
+def logits_of_extend(params: Any, ids: Any, cache: Any, *, model: Any, kernels: Any) -> Any:
+    logits, _ = model.extend(params, ids, cache, kernels=kernels)
+    return logits
+
+
+@law(
+    "A kernel that a caller puts in is what forward, loss and extend compute with: an attention that reads "
+    "nothing leaves what a model without output matrices of attention leaves.",
+    of="model",
+    region="kernels",
+    source="tinyxp's own contract: kernels",
+    needs="params cache",
+)
+def kernels_that_are_given_are_used(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    silent = {name: 0.0 * x for name, x in model.arrays.items() if name.endswith("attn.o.weight")}
+    other, m, there = model.but(**silent), subject.modules.model, subject.array(ids)
+    kernels = m.Kernels(attention=without_attention)
+    logits = subject.compiled(m.forward, kernels=kernels)(model.params, there)
+    subject.close(subject.host(logits), other.forward(ids), "logits of forward")
+    loss = subject.compiled(m.loss, kernels=kernels)(model.params, there, there)
+    subject.close(float(subject.host(loss)), other.loss(ids, ids), "loss")
+    step = subject.compiled(logits_of_extend, model=m, kernels=kernels)
+    fed = step(model.params, there, model.new_cache(*ids.shape))
+    subject.close(subject.host(fed), other.forward(ids), "logits of extend")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.config import Config
+from tinyxp.config import Config, RopeScaling
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.subject import Subject
 
@@ -116,6 +116,33 @@ def rotary_angles(subject: Any, draw: Draw) -> None:
             )
             found = points[f"blocks.{i}.attn.{name}_rotated"].swapaxes(1, 2)
             subject.close(found, expected, f"blocks.{i}.attn.{name}_rotated (b, t, heads, hd)")
+
+
+@law(
+    "The frequency of pair i is theta^(-2i/hd), which scaling keeps where its waves are short, divides where "
+    "they are long, and blends between.",
+    of="model",
+    region="positions",
+    source=ROFORMER + "; kaiokendev, 2023; Llama 3.1, 2024",
+    needs="params",
+)
+def rotary_frequencies(subject: Any, draw: Draw) -> None:
+    low = draw("low", st.sampled_from([0.25, 0.5, 1.0]))
+    scaling = RopeScaling(
+        rope_type=draw("rope_type", st.sampled_from(["llama3", "linear"])),
+        factor=draw("factor", st.sampled_from([2.0, 8.0])),
+        low_freq_factor=low,
+        high_freq_factor=low * draw("high / low", st.sampled_from([2.0, 16.0])),
+        original_max_seq_len=draw("original_max_seq_len", st.integers(8, 64)),
+    )
+    config = Config(
+        head_dim=2 * draw("pairs", st.integers(4, 16)),
+        rope_theta=draw("theta", st.sampled_from([100.0, 1e4, 1e6])),
+        rope_scaling=draw("scaling", st.sampled_from([scaling, None])),
+    )
+    expected = [frequency(i, config) for i in range(config.head_dim // 2)]
+    found = subject.modules.model.rope_frequencies(config)
+    subject.close(np.asarray(found) / expected, np.ones(len(expected)), "ratio of frequencies", within=1e-12)
 
 
 def turned(x: np.ndarray, position: int, config: Config) -> np.ndarray:
