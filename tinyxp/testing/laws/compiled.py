@@ -186,3 +186,23 @@ def kernels_that_are_given_are_used(subject: Any, draw: Draw) -> None:
     step = subject.compiled(logits_of_extend, model=m, kernels=kernels)
     fed = step(model.params, there, model.new_cache(*ids.shape))
     subject.close(subject.host(fed), other.forward(ids), "logits of extend")
+
+
+@law(
+    "Tables of cos and sin are in float32, or in float64 where the parameters are, whatever is narrower.",
+    of="model",
+    region="precision",
+    source="in bfloat16 only 641 of the first 2048 positions are distinct",
+    needs="params",
+    examples=8,
+)
+def rotary_tables_are_wide(subject: Any, draw: Draw) -> None:
+    backend, model = subject.backend, subject.model(draw, position="rope")
+    positions = subject.array(np.arange(4)[None, :])
+    for dtype in backend.dtypes():
+        tables = subject.modules.model.rotation(
+            model.config, positions, backend.dtype(dtype), xp=backend.xp, device=model.params.device
+        )
+        for x in tables:
+            wanted = "float64" if dtype == "float64" else "float32"
+            subject.equal(bare_name(x.dtype), wanted, f"dtype of a table for {dtype}")
