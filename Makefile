@@ -49,7 +49,7 @@ mutants: .venv/mutation
 	$(BIN)/tinyxp check --mutants --markdown > .cache/mutants.md && mv .cache/mutants.md docs/mutants.md
 	rm -rf mutants
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/mutmut run --max-children 2 > .cache/mutmut.log
-	$(BIN)/python tests/mutation/report.py > .cache/mutmut.md
+	$(BIN)/python tests/mutation/report.py > docs/mutmut.md
 
 docs: .venv/test
 	$(BIN)/python -m tinyxp.testing.catalogue > docs/laws.md
