@@ -13,7 +13,7 @@ import tinyxp
 from tinyxp import ops
 from tinyxp.testing import LawBroken, Subject, check_model, foreign, parametrize_with_laws
 
-from ..reference import GPT2_CONFIG, LLAMA_CONFIG, drawn
+from ..reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host, kind, libraries
 
 LIMITS = {"vocab_size": 11, "max_seq_len": 16}
 MODELS = {
@@ -158,6 +158,21 @@ def test_the_lines_of_a_report_show_it_again() -> None:
     assert subject.recipe in lines[-1]
     with pytest.raises(AssertionError, match="logits of real tokens"):
         exec("\n".join(lines), {"function": model, "step": model.step})
+
+
+@pytest.mark.parametrize("library", libraries("numpy", "torch", "jax", "strict"))
+def test_arrays_come_as_those_of_the_library_that_is_named(library: str) -> None:
+    backend, seen = tinyxp.backend(library), set()
+
+    def model(ids: Any, **named: Any) -> Any:
+        arrays = {"ids": ids, **named}
+        assert all(backend.is_array(x) for x in arrays.values())
+        seen.update((name, kind(x)) for name, x in arrays.items())
+        return tinyxp.forward(MODELS["llama"], **{name: host(x) for name, x in arrays.items()})
+
+    check_model(model, **LIMITS, xp=backend.xp, mask=True, positions=True, max_examples=3)
+    integers = backend.index_dtype
+    assert seen == {("ids", integers), ("positions", integers), ("mask", "bool")}
 
 
 def test_an_exception_and_a_wrong_shape_break_laws() -> None:
