@@ -100,7 +100,7 @@ mutant(
     "Angles are computed in the model's dtype: in half precision far positions coincide.",
     Patch("model", TABLES, "precision = dtype"),
     region="precision",
-    killers="far-positions-stay-apart half-precision-is-near",
+    killers="rotary-tables-are-wide",
     families="llama",
 )
 mutant(
@@ -108,7 +108,7 @@ mutant(
     "Angles are computed in float32, in a float64 model too.",
     Patch("model", TABLES, "precision = xp.float32"),
     region="precision",
-    killers="far-positions-stay-apart rotary-angles agrees-with-the-referee",
+    killers="rotary-tables-are-wide rotary-angles agrees-with-the-referee",
     families="llama",
 )
 mutant(
