@@ -40,7 +40,8 @@ conformance: .venv/test
 	@for library in mlx dask ndonnx mparray; do \
 		printf '\n%s\n' $$library; \
 		TINYXP_TEST_MODULE=$$library $(BIN)/python -m pytest --pyargs tinyxp.testing.conformance -q \
-			--xfails-file tests/conformance/$$library-xfails.txt --max-examples 10 || exit 1; \
+			--xfails-file tests/conformance/$$library-xfails.txt \
+			--skips-file tests/conformance/$$library-skips.txt -o xfail_strict=true --max-examples 5 || exit 1; \
 	done
 
 # Named mutants against the laws, then every mutant that mutmut makes of the core against laws and tests.

@@ -186,6 +186,42 @@ def logits_are_the_head(subject: Any, draw: Draw) -> None:
 
 
 @law(
+    "A block's weights move what comes from that block on, and nothing before it.",
+    of="model",
+    region="structure",
+    source="Vaswani et al., 2017, section 3.1: a stack of layers",
+    needs="params trace",
+)
+def blocks_stand_in_order(subject: Any, draw: Draw) -> None:
+    model = subject.model(draw)
+    ids = model.ids(draw)
+    changed = draw("block", st.integers(0, model.config.n_layers - 1))
+    name = f"blocks.{changed}.{draw('matrix', st.sampled_from(['attn.o.weight', 'mlp.down.weight']))}"
+    before, after = model.trace(ids), model.but(**{name: -1.5 * model.arrays[name]}).trace(ids)
+    for i in range(model.config.n_layers):
+        point = f"blocks.{i}.residual"
+        if i < changed:
+            subject.close(after[point], before[point], f"{point} where {name} is another")
+        elif np.array_equal(after[point], before[point]):
+            raise AssertionError(f"{point} stays where {name} is another")
+    if np.array_equal(after["logits"], before["logits"]):
+        raise AssertionError(f"logits stay where {name} is another")
+
+
+@law(
+    "Norms are of the kind, and with the eps, that the config names.",
+    of="model",
+    region="norm",
+    source=GPT2,
+    needs=NEEDS,
+)
+def norms_are_the_configs(subject: Any, draw: Draw) -> None:
+    model, _, _, points = traced(subject, draw)
+    first = normed(points["embed"], model, "blocks.0.attn_norm")
+    subject.close(points["blocks.0.attn_norm"], first, "blocks.0.attn_norm")
+
+
+@law(
     "A trace names each value once, in order, in its shape; recording it changes nothing.",
     of="model",
     region="structure",

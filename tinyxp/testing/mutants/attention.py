@@ -94,7 +94,7 @@ mutant(
     "Softmax takes off the largest of all scores, not of each row: rows far below it vanish.",
     Patch("ops", "top = xp.max(wide, axis=axis, keepdims=True)", "top = xp.max(wide)"),
     region="softmax",
-    killers="softmax-ignores-a-constant",
+    killers="softmax-does-not-overflow softmax-ignores-a-constant",
 )
 mutant(
     "softmax-to-base-2",
