@@ -22,8 +22,8 @@ from tinyxp.testing.strategies import SCALINGS, Range, configs, random_arrays, s
 
 ROUNDING = {"float64": 1e-9, "float32": 2e-4, "float16": 0.05, "bfloat16": 0.3}
 """How far two right computations may part, relative to the largest value, in each dtype: many of its
-epsilons, since a norm of a row that is nearly constant magnifies rounding by up to 1/sqrt(eps), once a norm. A
-fault that is smaller in float64 is none that anybody reports."""
+epsilons, since a norm of a row that is nearly constant magnifies rounding by up to 1/sqrt(eps), once a norm.
+A fault that is smaller in float64 is none that anybody reports."""
 
 ABILITIES = {
     "ops": "its operations are not tinyxp's",
