@@ -9,7 +9,8 @@ from tinyxp.benchmark.timing import Times, by_turns, timed
 
 def test_functions_take_turns_and_the_warm_up_does_not_count() -> None:
     calls: list[str] = []
-    found = by_turns({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=3, warmup=2)
+    functions = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}
+    found = by_turns(functions, repeats=3, warmup=2, rest=0.0)
     assert "".join(calls) == "abab" + "abbaab"
     assert set(found) == {"a", "b"}
     assert all(0 <= times.low <= times.median <= times.high for times in found.values())

@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+REST = 0.1
+"""Seconds before each call. The threads of a library that has just computed go on waiting busily for more,
+and would take cores from the next: without a rest NumPy seems twice as slow after another library's turn."""
+
 
 class Times(NamedTuple):
     """The median of several measurements, and their lower and upper quartile, in seconds."""
@@ -24,13 +28,13 @@ class Times(NamedTuple):
 
 
 def by_turns(
-    functions: Mapping[str, Callable[[], Any]], *, repeats: int = 7, warmup: int = 1
+    functions: Mapping[str, Callable[[], Any]], *, repeats: int = 7, warmup: int = 1, rest: float = REST
 ) -> dict[str, Times]:
     """The times of each function over ``repeats`` rounds of all of them, after ``warmup`` rounds that do not
     count.
 
     A function returns when its work is done: one that only enqueues it waits for it too. Every other round
-    runs in reverse, so that none always follows the same other.
+    runs in reverse, so that none always follows the same other, and ``rest`` seconds pass before each call.
     """
     if repeats < 1 or warmup < 0:
         raise ValueError(f"repeats is {repeats} and warmup {warmup}; they must be at least 1 and 0")
@@ -41,6 +45,7 @@ def by_turns(
     names = list(functions)
     for _ in range(repeats):
         for name in names:
+            time.sleep(rest)
             seconds[name].append(timed(functions[name]))
         names.reverse()
     return {name: Times.of(found) for name, found in seconds.items()}
