@@ -100,11 +100,7 @@ class _Reader:
         if length > _LONGEST_ARRAY:
             raise CheckpointError(f"claims a list of {length:,} values; up to {_LONGEST_ARRAY:,} are read")
         if kind == _STRING:
-            if self._string_lists:
-                return [self._string() for _ in range(length)]
-            for _ in range(length):
-                self._take(self._length())
-            return None
+            return self._strings(length)
         code = self._code(kind)
         start = self._take(length * struct.calcsize(code))
         return list(struct.unpack_from(f"<{length}{code}", self._data, start))
@@ -122,11 +118,30 @@ class _Reader:
         length: int = _LENGTH.unpack_from(self._data, self._take(8))[0]
         return length
 
+    def _strings(self, length: int) -> list[str] | None:
+        """The next strings, or None where only moved over: a hundred thousand, too many for a call each."""
+        strings: list[str] | None = [] if self._string_lists else None
+        data, size, offset = self._data, len(self._data), self._offset
+        for _ in range(length):
+            start = offset + 8
+            end = start + _LENGTH.unpack_from(data, offset)[0] if start <= size else start
+            if end > size:
+                self._offset = offset
+                self._take(self._length())  # says what is claimed and what is left
+            if strings is not None:
+                strings.append(self._text(start, end))
+            offset = end
+        self._offset = offset
+        return strings
+
     def _string(self) -> str:
         length = self._length()
         start = self._take(length)
+        return self._text(start, start + length)
+
+    def _text(self, start: int, end: int) -> str:
         try:
-            return str(self._data[start : start + length], "utf-8")
+            return str(self._data[start:end], "utf-8")
         except UnicodeDecodeError:
             raise CheckpointError(f"has a string at byte {start} that is not UTF-8") from None
 

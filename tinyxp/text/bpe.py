@@ -205,8 +205,10 @@ def byte_characters() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def _character_bytes() -> dict[str, int]:
-    return {character: byte for byte, character in enumerate(byte_characters())}
+def _unspelling() -> dict[int, int]:
+    """For str.translate: a character of the table -> its byte, any other of Latin-1 -> what is no byte."""
+    others = dict.fromkeys(range(0x100), 0x100)
+    return others | {ord(character): byte for byte, character in enumerate(byte_characters())}
 
 
 def spell_bytes(data: bytes) -> str:
@@ -217,8 +219,7 @@ def spell_bytes(data: bytes) -> str:
 
 def unspell_bytes(token: str) -> bytes | None:
     """The bytes that GPT-2's table spells as `token`; None where a character is not in the table."""
-    table = _character_bytes()
     try:
-        return bytes([table[character] for character in token])
-    except KeyError:
+        return token.translate(_unspelling()).encode("latin-1")
+    except UnicodeEncodeError:
         return None
