@@ -144,7 +144,7 @@ def _flatten_with_keys(params: Params) -> tuple[list[Any], Any]:
 
 
 jax.tree_util.register_pytree_with_keys(
-    Params, _flatten_with_keys, lambda static, leaves: Params._unflatten(leaves, *static), Params._flatten
+    Params, _flatten_with_keys, lambda static, leaves: Params._unflatten(leaves, static), Params._flatten
 )
 backend = JaxBackend(
     "jax",

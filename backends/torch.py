@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import wraps
+from types import ModuleType
 from typing import Any
 
-import array_api_compat.torch as xp
+import array_api_compat.torch as compat
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.utils import _pytree as pytree
 
-from tinyxp.decoding import Decoder
+from tinyxp.decoding import InPlaceDecoder
 from tinyxp.params import Params
 from tinyxp.registry import Backend
 
 
+def _namespace() -> ModuleType:
+    """array_api_compat's, without its promotion of mixed dtypes, which costs time and which the model never
+    asks for.
+    """
+    found = ModuleType("torch")
+    vars(found).update({name: value for name, value in vars(compat).items() if not name.startswith("__")})
+    for name in ("concat", "matmul", "where"):
+        setattr(found, name, getattr(torch, name))
+    found.permute_dims = torch.permute  # type: ignore[attr-defined]
+    for function in (matrix_transpose, reshape, result_type):
+        setattr(found, function.__name__, function)
+    return found
+
+
+def matrix_transpose(x: torch.Tensor, /) -> torch.Tensor:
+    return x.mT
+
+
+def reshape(x: torch.Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> torch.Tensor:
+    return x.reshape(shape) if copy is None else compat.reshape(x, shape, copy=copy)
+
+
+def result_type(*arrays_and_dtypes: Any) -> torch.dtype:
+    if len(arrays_and_dtypes) == 2 and all(isinstance(x, torch.dtype) for x in arrays_and_dtypes):
+        return torch.promote_types(*arrays_and_dtypes)
+    return compat.result_type(*arrays_and_dtypes)  # type: ignore[no-any-return]
+
+
+LARGE = 2**18
+"""From how many numbers on a matrix is worth oneDNN's overhead of some 15 microseconds."""
+ONEDNN_LINEAR = torch.ops.mkldnn._linear_pointwise.default
+
+
 class TorchBackend(Backend):
     """torch lacks ``take(axis=)`` and others of the standard's names; array_api_compat.torch has them."""
+
+    has_views = True
 
     def is_array(self, x: object) -> bool:
         return isinstance(x, torch.Tensor)
@@ -59,6 +96,27 @@ class TorchBackend(Backend):
         )
         return ["cpu", *found, "meta"]
 
+    def joined(self, arrays: Sequence[torch.Tensor]) -> torch.Tensor | None:
+        first, end = arrays[0], arrays[0].data_ptr()
+        storage = first.untyped_storage().data_ptr()
+        for x in arrays:
+            apart = x.data_ptr() != end or x.untyped_storage().data_ptr() != storage
+            if apart or not x.is_contiguous() or x.dtype != first.dtype or x.shape[1:] != first.shape[1:]:
+                return None
+            end += x.numel() * x.element_size()
+        shape = (sum(x.shape[0] for x in arrays), *first.shape[1:])
+        return first.detach().as_strided(shape, first.stride())
+
+    def compile(self, params: Params) -> Callable[..., torch.Tensor]:
+        forward = super().compile(params)
+
+        @wraps(forward)
+        def inferred(*args: Any, **kwargs: Any) -> torch.Tensor:
+            with torch.inference_mode():
+                return forward(*args, **kwargs)
+
+        return inferred
+
     def jit(self, f: Callable[..., Any]) -> Callable[..., Any]:
         return torch.compile(f, fullgraph=True)  # type: ignore[no-any-return]
 
@@ -84,7 +142,7 @@ def _below_gradients(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-class TorchDecoder(Decoder):
+class TorchDecoder(InPlaceDecoder):
     """Without autograd, which the cache written in place would confuse."""
 
     def __init__(self, params: Params, batch: int, length: int) -> None:
@@ -99,8 +157,41 @@ class TorchDecoder(Decoder):
 def linear(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, xp: Any
 ) -> torch.Tensor:
-    """``tinyxp.ops.linear`` in one call."""
-    return F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
+    """``tinyxp.ops.linear`` in one call: oneDNN's for a large float32 matrix on a CPU, since MKL multiplies a
+    matrix and one row on a single thread.
+    """
+    weight, bias = weight.to(x.dtype), None if bias is None else bias.to(x.dtype)
+    large = weight.numel() >= LARGE and x.dtype == torch.float32 and weight.device.type == "cpu"
+    if large and torch.is_inference_mode_enabled() and torch.backends.mkldnn.is_available():
+        return ONEDNN_LINEAR(x, weight, bias, "none", [], "")  # type: ignore[no-any-return]
+    return F.linear(x, weight, bias)
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float, *, xp: Any) -> torch.Tensor:
+    """``tinyxp.ops.rms_norm``, fused."""
+    return F.rms_norm(x, x.shape[-1:], weight.to(x.dtype), eps)
+
+
+def silu(x: torch.Tensor, *, xp: Any) -> torch.Tensor:
+    """``tinyxp.ops.silu``, fused."""
+    return F.silu(x)
+
+
+def gelu(x: torch.Tensor, *, xp: Any) -> torch.Tensor:
+    """``tinyxp.ops.gelu``, fused."""
+    return F.gelu(x)
+
+
+def gelu_tanh(x: torch.Tensor, *, xp: Any) -> torch.Tensor:
+    """``tinyxp.ops.gelu_tanh``, fused."""
+    return F.gelu(x, approximate="tanh")
+
+
+def rotary(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *, xp: Any) -> torch.Tensor:
+    """``tinyxp.ops.rotary``, multiplied and added at once."""
+    a, b = x.chunk(2, -1)
+    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    return torch.cat((torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(b * cos, a, sin)), -1)
 
 
 def layer_norm(
@@ -142,22 +233,32 @@ def _flatten_with_keys(params: Params) -> tuple[list[Any], Any]:
 pytree.register_pytree_node(
     Params,
     Params._flatten,
-    lambda leaves, context: Params._unflatten(leaves, *context),
+    Params._unflatten,
     serialized_type_name="tinyxp.Params",
     flatten_with_keys_fn=_flatten_with_keys,
 )
 backend = TorchBackend(
     "torch",
-    xp,
-    {"linear": linear, "layer_norm": layer_norm, "attention": attention, "write_cache": write_cache},
+    _namespace(),
     {
         "linear": linear,
         "layer_norm": layer_norm,
-        "rms_norm": lambda x, weight, eps, *, xp: F.rms_norm(x, x.shape[-1:], weight, eps),
+        "rms_norm": rms_norm,
+        "silu": silu,
+        "gelu": gelu,
+        "gelu_tanh": gelu_tanh,
+        "rotary": rotary,
+        "attention": attention,
+        "write_cache": write_cache,
+    },
+    {
+        "linear": linear,
+        "layer_norm": layer_norm,
+        "rms_norm": rms_norm,
         "softmax": softmax,
-        "silu": lambda x, *, xp: F.silu(x),
-        "gelu": lambda x, *, xp: F.gelu(x),
-        "gelu_tanh": lambda x, *, xp: F.gelu(x, approximate="tanh"),
+        "silu": silu,
+        "gelu": gelu,
+        "gelu_tanh": gelu_tanh,
         "attention": attention,
         "cross_entropy": cross_entropy,
     },

@@ -25,6 +25,14 @@ class Cache(NamedTuple):
     used: Array  # () integer
     next_position: Array  # (b,) integers
 
+    def first(self, slots: int) -> Cache:
+        """Its first slots, as views where the library has views."""
+        return self._replace(
+            keys=tuple(x[:, :, :slots, :] for x in self.keys),
+            values=tuple(x[:, :, :slots, :] for x in self.values),
+            real=self.real[:, :slots],
+        )
+
 
 def new_cache(params: Params, batch: int, length: int) -> Cache:
     """An empty cache for ``batch`` rows and ``length`` columns, in the parameters' library, dtype and device.

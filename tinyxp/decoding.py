@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tinyxp.cache import Cache, new_cache
-from tinyxp.model import extend
+from tinyxp.fusion import joined
+from tinyxp.inputs import Inputs
+from tinyxp.model import run
+from tinyxp.ops import Kernels, untapped
 from tinyxp.params import Params
+from tinyxp.typing import Array
 
 CHUNK = 512
 """A longer prompt is fed in pieces of this many columns, so that scores take memory in proportion to t."""
@@ -15,31 +19,44 @@ CHUNK = 512
 class Decoder:
     """Feeds columns of ids to a model and returns each row's logits after its last real token.
 
-    This one runs ``extend`` with the backend's kernels; a backend that compiles has its own.
+    This one makes a new cache of each step, for libraries that cannot write into an array; a backend that
+    can, or that compiles, has its own.
     """
 
+    chunk = CHUNK
+
     def __init__(self, params: Params, batch: int, length: int) -> None:
-        self.params = params
+        self.params = joined(params)
+        self.kernels = Kernels(**params.backend.kernels)
         self.cache = new_cache(params, batch, length)
         self.used = 0
 
     def __call__(self, ids: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """ids (b, t), mask (b, t) True on real tokens -> logits (b, n), on NumPy."""
-        logits = self.feed(ids[:, :CHUNK], None if mask is None else mask[:, :CHUNK])
-        for start in range(CHUNK, ids.shape[1], CHUNK):
-            piece = slice(start, start + CHUNK)
+        size = self.chunk
+        logits = self.feed(ids[:, :size], None if mask is None else mask[:, :size])
+        for start in range(size, ids.shape[1], size):
+            piece = slice(start, start + size)
             real = np.ones_like(ids[:, piece], dtype=bool) if mask is None else mask[:, piece]
             after = self.feed(ids[:, piece], None if mask is None else real)
             logits = np.where(real.any(axis=1, keepdims=True), after, logits)
         return logits
 
     def feed(self, ids: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-        """The same for at most CHUNK columns."""
+        """The same for at most ``chunk`` columns."""
         self.make_room(ids.shape[1])
-        kernels = self.params.backend.kernels
-        logits, self.cache = extend(self.params, ids, self.cache, mask=mask, kernels=kernels, last=True)
+        logits, self.cache = self.step(ids, mask, self.cache)
         self.used += ids.shape[1]
         return self.params.backend.to_numpy(logits)[:, 0, :]
+
+    def step(self, ids: np.ndarray, mask: np.ndarray | None, cache: Cache) -> tuple[Array, Cache]:
+        """Logits (b, 1, n) after columns whose ids were checked, and the cache with them."""
+        backend, device = self.params.backend, self.params.device
+        there = backend.from_numpy(ids.astype(backend.index_dtype), device=device)
+        real = None if mask is None else backend.from_numpy(mask, device=device)
+        logits, extended = run(Inputs(self.params, there, None, real), cache, self.kernels, untapped, last=True)
+        assert extended is not None
+        return logits, extended
 
     def make_room(self, columns: int) -> None:
         """Doubles the cache until it takes that many more columns."""
@@ -49,6 +66,19 @@ class Decoder:
             length *= 2
         if length > slots:
             self.cache = _lengthened(self.cache, length - slots, self.params)
+
+
+class InPlaceDecoder(Decoder):
+    """For libraries whose slices are views: a step sees just the slots in use, and writes into them."""
+
+    def feed(self, ids: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+        self.make_room(ids.shape[1])
+        whole, end = self.cache, self.used + ids.shape[1]
+        logits, after = self.step(ids, mask, whole.first(end))
+        whole.real[:, :end] = after.real  # type: ignore[index]
+        self.cache = after._replace(keys=whole.keys, values=whole.values, real=whole.real)
+        self.used = end
+        return self.params.backend.to_numpy(logits)[:, 0, :]
 
 
 def new_decoder(params: Params, batch: int, length: int) -> Decoder:

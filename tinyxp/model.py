@@ -40,6 +40,22 @@ def linear(w: Weights, name: str, x: Array, ctx: Context) -> Array:
     return ctx.kernels.linear(x, w[f"{name}.weight"], w.get(f"{name}.bias"), xp=ctx.xp)
 
 
+def linears(w: Weights, names: tuple[str, ...], x: Array, ctx: Context) -> list[Array]:
+    """``linear`` for each name: in one product where their weights stand joined in ``w`` (see ``fusion``).
+
+    (b, t, i) -> (b, t, o) of each.
+    """
+    joint = "+".join(names)
+    if f"{joint}.weight" not in w:
+        return [linear(w, name, x, ctx) for name in names]
+    y, start, parts = linear(w, joint, x, ctx), 0, []
+    for name in names:
+        stop = start + w[f"{name}.weight"].shape[0]
+        parts.append(y[..., start:stop])
+        start = stop
+    return parts
+
+
 def rms(w: Weights, name: str, x: Array, ctx: Context) -> Array:
     """``ops.rms_norm`` with the weight of that name. (b, t, d) -> (b, t, d)."""
     return ctx.kernels.rms_norm(x, w[f"{name}.weight"], ctx.config.norm_eps, xp=ctx.xp)
@@ -55,8 +71,8 @@ NORMS = {"rms": rms, "layer": layer}
 
 def swiglu(w: Weights, x: Array, ctx: Context, tap: Tap) -> Array:
     """silu(W_gate x) * W_up x. x (b, t, d) -> (b, t, f) (Shazeer, 2020)."""
-    gate = tap("mlp.gate", linear(w, "mlp.gate", x, ctx))
-    up = tap("mlp.up", linear(w, "mlp.up", x, ctx))
+    gate, up = linears(w, ("mlp.gate", "mlp.up"), x, ctx)
+    gate, up = tap("mlp.gate", gate), tap("mlp.up", up)
     return ctx.kernels.silu(gate, xp=ctx.xp) * up
 
 
@@ -84,9 +100,10 @@ def block(
     norm, mlp = NORMS[config.norm], MLPS[config.mlp]
 
     a = tap("attn_norm", norm(w, "attn_norm", x, ctx))
-    q = split_heads(tap("attn.q", linear(w, "attn.q", a, ctx)), config.n_heads, xp=xp)  # (b, h, t, hd)
-    k = split_heads(tap("attn.k", linear(w, "attn.k", a, ctx)), config.n_kv_heads, xp=xp)  # (b, g, t, hd)
-    v = split_heads(tap("attn.v", linear(w, "attn.v", a, ctx)), config.n_kv_heads, xp=xp)
+    q, k, v = linears(w, ("attn.q", "attn.k", "attn.v"), a, ctx)
+    q = split_heads(tap("attn.q", q), config.n_heads, xp=xp)  # (b, h, t, hd)
+    k = split_heads(tap("attn.k", k), config.n_kv_heads, xp=xp)  # (b, g, t, hd)
+    v = split_heads(tap("attn.v", v), config.n_kv_heads, xp=xp)
     if ctx.rotation is not None:
         q = tap("attn.q_rotated", ctx.kernels.rotary(q, *ctx.rotation, xp=xp))
         k = tap("attn.k_rotated", ctx.kernels.rotary(k, *ctx.rotation, xp=xp))

@@ -27,10 +27,12 @@ class Params(Mapping[str, Array]):
     a gradient is a Params too.
     """
 
-    __slots__ = ("_arrays", "_backend", "config")
+    __slots__ = ("_arrays", "_backend", "_blocks", "_static", "config")
 
     _arrays: dict[str, Array]
     _backend: Backend | None
+    _blocks: list[dict[str, Array]] | None
+    _static: tuple[tuple[str, ...], Config]
     config: Config
 
     def __init__(self, arrays: Mapping[str, Array], config: Config) -> None:
@@ -51,23 +53,36 @@ class Params(Mapping[str, Array]):
             names = ", ".join(sorted(owner.name for owner in backends))
             raise ValueError(f"parameters must be arrays of one library; these are of {names}")
         registry.load_imported()
-        self._set({name: arrays[name] for name in shapes}, config, backends.pop())
+        self._set({name: arrays[name] for name in shapes}, (tuple(shapes), config), backends.pop())
 
-    def _set(self, arrays: dict[str, Array], config: Config, backend: Backend | None) -> None:
-        for slot, value in (("_arrays", arrays), ("config", config), ("_backend", backend)):
+    def _set(
+        self,
+        arrays: dict[str, Array],
+        static: tuple[tuple[str, ...], Config],
+        backend: Backend | None,
+        blocks: list[dict[str, Array]] | None = None,
+    ) -> None:
+        slots = {"_arrays": arrays, "_static": static, "config": static[1], "_backend": backend}
+        for slot, value in (slots | {"_blocks": blocks}).items():
             object.__setattr__(self, slot, value)
 
     def _flatten(self) -> tuple[list[Array], tuple[tuple[str, ...], Config]]:
-        """What a pytree takes apart: the leaves, and the static rest."""
-        return list(self._arrays.values()), (tuple(self._arrays), self.config)
+        """What a pytree takes apart: the leaves, and the static rest, the same object every time."""
+        return list(self._arrays.values()), self._static
 
     @classmethod
-    def _unflatten(cls, leaves: Any, names: tuple[str, ...], config: Config) -> Params:
+    def _unflatten(cls, leaves: Any, static: tuple[tuple[str, ...], Config]) -> Params:
         """Puts them together again; the leaves may be another library's arrays, tracers or anything."""
         self = object.__new__(cls)
-        arrays = dict(zip(names, leaves, strict=True))
-        self._set(arrays, config, registry.owner_of(arrays[names[0]]))
+        arrays = dict(zip(static[0], leaves, strict=True))
+        self._set(arrays, static, registry.owner_of(arrays[static[0][0]]))
         return self
+
+    def with_blocks(self, blocks: list[dict[str, Array]]) -> Params:
+        """The same parameters, of which ``block(i)`` gives ``blocks[i]``, where more may stand."""
+        changed = object.__new__(Params)
+        changed._set(self._arrays, self._static, self._backend, blocks)
+        return changed
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Params, (self._arrays, self.config)
@@ -119,6 +134,8 @@ class Params(Mapping[str, Array]):
 
     def block(self, i: int) -> dict[str, Array]:
         """The parameters of block ``i`` under their names within it, such as ``attn.q.weight``."""
+        if self._blocks is not None:
+            return self._blocks[i]
         return {name: self._arrays[f"blocks.{i}.{name}"] for name in block_shapes(self.config)}
 
     @property

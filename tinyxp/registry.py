@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from tinyxp.decoding import Decoder
+    from tinyxp.params import Params
 
 GROUP = "tinyxp.backends"
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -45,6 +47,8 @@ class Backend:
     """The integer dtype that this library indexes with."""
     decoder: type[Decoder] | None
     """What drives generation; None for ``tinyxp.decoding.Decoder``."""
+    has_views: bool = False
+    """Whether a slice of an array shares its memory."""
     eager: bool = True
     """Whether one operation on a new shape is cheap; where it is not, laws run compiled, over few shapes."""
 
@@ -127,6 +131,28 @@ class Backend:
     def devices(self) -> list[str]:
         """The names of the devices that ``device`` takes."""
         return ["cpu"]
+
+    def joined(self, arrays: Sequence[Array]) -> Array | None:
+        """One array that shares the memory of all of these, which lie one below another; None where they
+        do not, or where the library has no views.
+        """
+        return None
+
+    def compile(self, params: Params) -> Callable[..., Array]:
+        """``tinyxp.forward`` for these parameters, as fast as this library makes it: a function
+        ``(ids, *, positions=None, mask=None) -> logits`` with the backend's kernels, joint projections,
+        and a compiler where the library has one.
+
+        It holds its own copy of what had to be moved to lie together; without gradients. Its logits differ
+        from those of ``forward`` by rounding only.
+        """
+        from tinyxp.fusion import joined, laid_together
+        from tinyxp.model import forward
+        from tinyxp.ops import Kernels
+        from tinyxp.params import Params
+
+        fast = joined(Params(laid_together(dict(params), params.config, self), params.config))
+        return partial(forward, fast, kernels=Kernels(**self.kernels))
 
     def jit(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """f compiled, where the library compiles; f itself where it does not."""
