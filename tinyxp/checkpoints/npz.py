@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import math
 import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -35,7 +37,9 @@ from tinyxp.params import parameter_shapes
 RECORD = "__tinyxp__"
 VERSION = 1
 _DESCR = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
-_LOCAL_HEADER = 30
+_LOCAL_HEADER, _ZIP64_FIELD = 30, 20
+_ALIGNMENT = 64
+_PADDING_FIELD = 0xD935  # the extra field that Android's zipalign pads with
 # What numpy.lib.format writes for a plain array; nothing in it is evaluated.
 _HEADER = re.compile(rb"\{'descr': '([^']+)', 'fortran_order': (True|False), 'shape': \(([\d, ]*)\), \} *\n")
 
@@ -45,10 +49,11 @@ def layout(config: Config) -> Iterator[Rule]:
         yield Rule(name, (name,))
 
 
-def open_npz(path: Path) -> Checkpoint:
+def open_npz(path: Path, *, checked: bool = False) -> Checkpoint:
     """An ``.npz`` that ``write_npz`` wrote. Raises CheckpointError for any other, corrupt or hostile one.
 
-    Members must be stored, not compressed: then none is larger than it says.
+    Members must be stored, not compressed: then none is larger than it says. ``checked`` holds each against
+    its CRC-32, for which all of the file is read.
     """
     with naming(path):
         data = map_file(path)
@@ -63,6 +68,10 @@ def open_npz(path: Path) -> Checkpoint:
             if name in found:
                 raise CheckpointError(f"has the member {name!r} twice")
             found[name] = _Member(data, info)
+        if checked:
+            for name, member in found.items():
+                if zlib.crc32(member.bytes.data) != member.crc:
+                    raise CheckpointError(f"has the member {name!r} damaged: its CRC-32 is another")
         if sum(member.size for member in found.values()) > data.size:
             raise CheckpointError("has members that overlap")
         if RECORD not in found:
@@ -96,11 +105,12 @@ class _Member:
         start += int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
         if start + info.file_size > data.size:
             raise CheckpointError(f"has the member {name!r} beyond its end: truncated")
-        head = data[start : start + min(info.file_size, 10)].tobytes()
+        self.bytes, self.crc = data[start : start + info.file_size], info.CRC
+        head = self.bytes[:10].tobytes()
         if head[:6] != b"\x93NUMPY" or head[6:8] != b"\x01\x00":
             raise CheckpointError(f"has the member {name!r} that is not an .npy of version 1.0")
         length = int.from_bytes(head[8:10], "little")
-        text = _HEADER.fullmatch(data[start + 10 : start + min(10 + length, info.file_size)].tobytes())
+        text = _HEADER.fullmatch(self.bytes[10 : 10 + length].tobytes())
         if text is None or text[2] == b"True":
             raise CheckpointError(f"has the member {name!r} that is not a plain array in C order")
         self.data = data
@@ -143,14 +153,25 @@ def _tensor(name: str, member: _Member, kind: Any) -> Tensor:
 
 def write_npz(path: Path, config: Config, weights: Mapping[str, Weight]) -> None:
     """Parameters and config in one ``.npz``, each member stored plain; it appears whole or not at all."""
-    dtypes = {name: weights[name].kind for name in parameter_shapes(config)}
+    with folder(path.parent), replacing(path) as file:
+        dump_npz(file, config, weights)
+
+
+def dump_npz(file: IO[bytes], config: Config, weights: Mapping[str, Weight]) -> None:
+    """``write_npz`` into an open file, in the order of ``weights``; numbers are aligned, to be mapped."""
+    dtypes = {name: weight.kind for name, weight in weights.items()}
     record = {"version": VERSION, "config": asdict(config), "dtypes": dtypes}
-    with folder(path.parent), replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
-        _add(archive, RECORD, np.frombuffer(json.dumps(record).encode(), np.uint8))
-        for name, kind in dtypes.items():
-            _add(archive, name, stored(weights[name].read(), kind))
+    with zipfile.ZipFile(file, "w") as archive:
+        _add(archive, file.tell(), RECORD, np.frombuffer(json.dumps(record).encode(), np.uint8))
+        for name, weight in weights.items():
+            _add(archive, file.tell(), name, stored(weight.read(), weight.kind))
 
 
-def _add(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
-    with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
+def _add(archive: zipfile.ZipFile, start: int, name: str, array: np.ndarray) -> None:
+    """One member at byte ``start``, its .npy padded to begin at a multiple of 64, as its numbers do then."""
+    info = zipfile.ZipInfo(f"{name}.npy")
+    begin = start + _LOCAL_HEADER + len(info.filename.encode()) + _ZIP64_FIELD + 4
+    padding = bytes(-begin % _ALIGNMENT)
+    info.extra = struct.pack("<HH", _PADDING_FIELD, len(padding)) + padding
+    with archive.open(info, "w", force_zip64=True) as file:
         np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from tinyxp.cli.progress import loading
+from tinyxp.cli.weights import kept
 
 # Every numerical library reads one of these once, when it is imported.
 THREAD_VARIABLES = (
@@ -72,7 +73,7 @@ def generate(
     if threads is not None:
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     import tinyxp
-    from tinyxp.checkpoints import load_config
+    from tinyxp.checkpoints import open_model, read_params
     from tinyxp.registry import dtype_name
 
     if prompt == "-":
@@ -80,14 +81,17 @@ def generate(
             raise ValueError("PROMPT is '-', but standard input is closed")
         prompt = sys.stdin.read()
     adapter = tinyxp.backend(backend)
-    if tokenizer is None:
-        load_config(model)  # so that a model that is not there is not reported as a missing tokenizer
+    if dtype is not None:
+        adapter.dtype(dtype)
+    adapter.device(device)
+    checkpoint = open_model(model)  # first: a model that is not there is not to be a missing tokenizer
     text = tinyxp.load_tokenizer(tokenizer or model)
     prompt_ids = text.encode(prompt)
     if not prompt_ids:
         raise ValueError("PROMPT is empty, and this model's tokenizer puts no token before a text")
+    checkpoint = kept(checkpoint)
     params = loading(
-        lambda show: tinyxp.load(model, xp=adapter.xp, dtype=dtype, device=device, progress=show)
+        lambda show: read_params(checkpoint, xp=adapter.xp, dtype=dtype, device=device, progress=show)
     )
     adapter.synchronize(list(params.values()))
 
