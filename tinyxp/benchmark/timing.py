@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+Name = TypeVar("Name")
 REST = 0.1
 """Seconds before each call. The threads of a library that has just computed go on waiting busily for more,
 and would take cores from the next: without a rest NumPy seems twice as slow after another library's turn."""
@@ -28,8 +29,8 @@ class Times(NamedTuple):
 
 
 def by_turns(
-    functions: Mapping[str, Callable[[], Any]], *, repeats: int = 7, warmup: int = 1, rest: float = REST
-) -> dict[str, Times]:
+    functions: Mapping[Name, Callable[[], Any]], *, repeats: int = 7, warmup: int = 1, rest: float = REST
+) -> dict[Name, Times]:
     """The times of each function over ``repeats`` rounds of all of them, after ``warmup`` rounds that do not
     count.
 
@@ -41,7 +42,7 @@ def by_turns(
     for _ in range(warmup):
         for function in functions.values():
             function()
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    seconds: dict[Name, list[float]] = {name: [] for name in functions}
     names = list(functions)
     for _ in range(repeats):
         for name in names:

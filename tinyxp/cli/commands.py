@@ -7,6 +7,7 @@ import sys
 import click
 
 import tinyxp
+from tinyxp.cli.bench import bench
 from tinyxp.cli.check import check
 from tinyxp.cli.generation import generate
 from tinyxp.cli.libraries import backends
@@ -20,7 +21,7 @@ def cli() -> None:
     """One decoder-only transformer on NumPy, PyTorch and JAX."""
 
 
-for command in (generate, info, convert, backends, cache, check):
+for command in (generate, info, convert, backends, cache, bench, check):
     cli.add_command(command)
 
 

@@ -12,11 +12,11 @@ T = TypeVar("T")
 Show = Callable[[int, int], None]
 
 
-def loading(read: Callable[[Show | None], T]) -> T:
+def loading(read: Callable[[Show | None], T], label: str = "loading") -> T:
     """Runs ``read`` with a function (done, total) that draws a bar, where standard error is a terminal."""
     if not sys.stderr.isatty():
         return read(None)
-    with click.progressbar(length=1, label="loading", file=sys.stderr) as bar:
+    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
 
         def show(done: int, total: int) -> None:
             bar.length = max(total, 1)
