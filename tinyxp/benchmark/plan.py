@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tinyxp.benchmark.timing import REST
@@ -34,7 +35,6 @@ class Plan:
     repeats: int = 5
     rest: float = REST
     """Seconds before each measurement."""
-
     threads: int | None = None
     """What each library was told, before it was imported; None where it chooses."""
 
@@ -54,7 +54,7 @@ class Plan:
         """Whether the model is named, and its weights are random; a path goes first."""
         return self.model in PRESETS and not Path(self.model).exists()
 
-    @property
+    @cached_property
     def config(self) -> Config:
         """The model's."""
         return Config.preset(self.model) if self.is_preset else load_config(self.model)

@@ -75,7 +75,7 @@ def decode(bench: Bench) -> str:
                 *_reached(rates["step"], rates["pass"]),
             ]
         )
-    meanings = "GB/s: of the weights that it reads; at best: a vector through each of the model's matrices"
+    meanings = "GB/s: of the weights that it reads; at best: a vector through each matrix"
     return _table(f"decode of the token after {bench.plan.prompt_tokens}; {meanings}", rows)
 
 
