@@ -32,7 +32,7 @@ def test_a_file_goes_before_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ({"prompt": 64}, "prompt is 64; it must be below 64, the context of tiny"),
         ({"prompt": 0}, "prompt is 0; it must be an integer of 1 or more"),
         ({"repeats": 0}, "repeats is 0; it must be an integer of 1 or more"),
-        ({"repeats": 63}, "repeats is 63; it must be below 64, the context of tiny"),
+        ({"repeats": 21}, "repeats is 21; at most 20 fit into 64, the context of tiny"),
         ({"backends": ()}, "backends is empty"),
         ({"dtypes": ()}, "dtypes is empty"),
         ({"model": "gpt-7"}, "gpt-7"),

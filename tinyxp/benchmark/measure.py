@@ -13,7 +13,7 @@ from tinyxp.benchmark.arithmetic import bytes_read, cache_bytes, prefill_flops, 
 from tinyxp.benchmark.limits import product, weights_pass
 from tinyxp.benchmark.machine import machine
 from tinyxp.benchmark.memory import UNCOUNTED, Memory, memory
-from tinyxp.benchmark.plan import BATCHES, WARMUP, Plan
+from tinyxp.benchmark.plan import BATCHES, STEPS, WARMUP, Plan
 from tinyxp.benchmark.timing import Times, by_turns, timed
 from tinyxp.params import Params
 from tinyxp.registry import dtype_name
@@ -153,38 +153,41 @@ class _Session:
         )
         self.models[result.name], self.results[result.name] = params, result
 
-    def turns(self, pieces: Mapping[str, Piece]) -> dict[str, dict[str, Times]]:
+    def turns(self, repeats: int, pieces: Mapping[str, Piece]) -> dict[str, dict[str, Times]]:
         """The times of each piece of work, by model, all of them by turns."""
         functions = {
             (model, name): make(params)
             for model, params in self.models.items()
             for name, make in pieces.items()
         }
-        plan = self.plan
-        found = by_turns(functions, repeats=plan.repeats, warmup=WARMUP, rest=plan.rest)
+        found = by_turns(functions, repeats=repeats, warmup=WARMUP, rest=self.plan.rest)
         return {model: {name: found[model, name] for name in pieces} for model in self.models}
 
-    def pair(self, batch: int, tokens: int) -> dict[str, Piece]:
-        """What a Pair is made of."""
-        return {
-            "prefill": lambda params: work.prefill(params, batch, tokens),
-            "step": lambda params: work.step(params, batch, tokens, self.plan.steps),
-        }
+    def pairs(
+        self, batch: int, tokens: int, besides: Mapping[str, Piece], limit: Mapping[str, Piece]
+    ) -> dict[str, dict[str, Times]]:
+        """Prefill, with ``besides`` in the same rounds, and step, with ``limit``, by model."""
+        plan = self.plan
+        long = self.turns(
+            plan.repeats, {"prefill": lambda params: work.prefill(params, batch, tokens), **besides}
+        )
+        short = self.turns(
+            STEPS * plan.repeats,
+            {"step": lambda params: work.step(params, batch, tokens, plan.steps), **limit},
+        )
+        return {model: long[model] | short[model] for model in self.models}
 
     def at_prompt(self) -> None:
-        """All that is said of the prompt, with the limits in the same rounds, since they are compared."""
+        """All that is said of the prompt, each limit in the rounds of what is compared with it."""
         prompt = self.plan.prompt_tokens
         limits = {params: (product(params), weights_pass(params)) for params in self.models.values()}
-        found = self.turns(
-            self.pair(1, prompt)
-            | {
-                "first_token": lambda params: work.first_token(params, prompt),
-                "head_all": lambda params: work.head(params, prompt, last=False),
-                "head_last": lambda params: work.head(params, prompt, last=True),
-                "product": lambda params: limits[params][0].work,
-                "pass": lambda params: limits[params][1].work,
-            }
-        )
+        besides: dict[str, Piece] = {
+            "first_token": lambda params: work.first_token(params, prompt),
+            "head_all": lambda params: work.head(params, prompt, last=False),
+            "head_last": lambda params: work.head(params, prompt, last=True),
+            "product": lambda params: limits[params][0].work,
+        }
+        found = self.pairs(1, prompt, besides, {"pass": lambda params: limits[params][1].work})
         for model, times in found.items():
             result, params = self.results[model], self.models[model]
             result.product_flops, result.pass_bytes = (limit.amount for limit in limits[params])
@@ -193,12 +196,12 @@ class _Session:
 
     def at_length(self, length: int) -> None:
         """One row, after so many tokens."""
-        for model, times in self.turns(self.pair(1, length)).items():
+        for model, times in self.pairs(1, length, {}, {}).items():
             self.results[model].lengths[length] = Pair(**times)
 
     def at_batch(self, batch: int) -> None:
         """So many rows, after the prompt."""
-        for model, times in self.turns(self.pair(batch, self.plan.prompt_tokens)).items():
+        for model, times in self.pairs(batch, self.plan.prompt_tokens, {}, {}).items():
             self.results[model].batches[batch] = Pair(**times)
 
     def weigh(self, backend: str, dtype: str) -> None:

@@ -17,6 +17,8 @@ LENGTHS = (16, 64, 256, 1024)
 BATCHES = (1, 2, 4, 8)
 PROMPT = 128
 WARMUP = 1
+STEPS = 3
+"""As many measurements of a step for each of a prefill: it is short, and the number that most people want."""
 USUAL = ("numpy", "torch", "jax")
 
 
@@ -40,11 +42,15 @@ class Plan:
 
     def __post_init__(self) -> None:
         context = self.config.max_seq_len
-        limit = f"it must be below {context}, the context of {self.model}"
         if self.prompt is not None and as_integer("prompt", self.prompt, low=1) >= context:
-            raise ValueError(f"prompt is {self.prompt}; {limit}")
-        if as_integer("repeats", self.repeats, low=1) + WARMUP >= context:
-            raise ValueError(f"repeats is {self.repeats}; {limit}, into which as many steps must fit")
+            raise ValueError(
+                f"prompt is {self.prompt}; it must be below {context}, the context of {self.model}"
+            )
+        most = (context - WARMUP - 1) // STEPS
+        if as_integer("repeats", self.repeats, low=1) > most:
+            raise ValueError(
+                f"repeats is {self.repeats}; at most {most} fit into {context}, the context of {self.model}"
+            )
         for field in ("backends", "dtypes"):
             if not getattr(self, field):
                 raise ValueError(f"{field} is empty; it must name one at least")
@@ -73,7 +79,7 @@ class Plan:
     @property
     def steps(self) -> int:
         """How many steps a decoder takes for one measurement."""
-        return WARMUP + self.repeats
+        return WARMUP + STEPS * self.repeats
 
     def params(self, backend: Backend, dtype: str) -> Params:
         """The model's parameters, random ones for a preset; ValueError for a dtype that the backend lacks."""

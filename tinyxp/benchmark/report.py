@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp.benchmark.measure import Bench, Result
+from tinyxp.benchmark.plan import STEPS
 from tinyxp.params import count_parameters
 
 
@@ -23,7 +24,7 @@ def record(bench: Bench) -> dict[str, Any]:
             "config": asdict(plan.config),
         },
         "prompt": plan.prompt_tokens,
-        "repeats": plan.repeats,
+        "repeats": {"prefill": plan.repeats, "step": STEPS * plan.repeats},
         "results": [_result(result, plan.prompt_tokens) for result in bench.results],
         "cache": sentence(bench),
         "notes": bench.notes,

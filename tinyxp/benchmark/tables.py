@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from tinyxp.benchmark.measure import Bench
+from tinyxp.benchmark.plan import STEPS
 from tinyxp.benchmark.report import digits, sentence
 from tinyxp.benchmark.timing import Times
 from tinyxp.params import count_parameters
@@ -31,13 +32,14 @@ def heading(bench: Bench) -> str:
     threads = "as each library chooses" if plan.threads is None else str(plan.threads)
     if plan.threads is None and machine["OMP_NUM_THREADS"]:
         threads += f" with OMP_NUM_THREADS={machine['OMP_NUM_THREADS']}"
+    repeats = f"{plan.repeats}, for decode {STEPS * plan.repeats}"
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return "\n".join(
         [
             f"{plan.model}: {weights}, {count_parameters(plan.config)['total']:,} parameters",
             f"{machine['cpu']}, {machine['cores']} cores; threads {threads}; load before {machine['load']}",
             versions,
-            f"medians of {plan.repeats}, all backends by turns; in brackets the quartiles",
+            f"medians of {repeats}; all backends by turns; in brackets the quartiles",
         ]
     )
 

@@ -26,7 +26,12 @@ from tinyxp.cli.progress import loading
     "--prompt", type=int, metavar="N", help="Tokens of the prompt.  [default: 128, or half of the context]"
 )
 @click.option(
-    "--repeats", type=int, metavar="N", default=5, show_default=True, help="Measurements of each time."
+    "--repeats",
+    type=int,
+    metavar="N",
+    default=5,
+    show_default=True,
+    help="Measurements of each time; three times as many of a step.",
 )
 @click.option("--json", "json_file", metavar="FILE", help="Write all that was measured, with quartiles.")
 @click.option("--plot", "plot_file", metavar="FILE", help="Draw a picture: .png, .svg or .pdf.")
