@@ -5,8 +5,6 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 SMOLLM2 := .cache/SmolLM2-135M-Instruct.Q4_1.gguf
 export PROMPT ?= Once upon a time, there was a little
 TOKENS ?= 60
-# Nothing is written outside of this folder: no weight cache, unless one is named.
-export TINYXP_CACHE ?=
 GENERATE := $(BIN)/tinyxp generate "$$PROMPT" -m $(SMOLLM2) -n $(TOKENS) --stats
 
 # Two processes share the tests, since single operations on tiny arrays leave a second core idle.

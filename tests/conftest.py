@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -13,14 +12,6 @@ import pytest
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_weight_cache() -> Iterator[None]:
-    """No test, nor any process that it starts, writes in the user's weight cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TINYXP_CACHE", "")
-        yield
 
 
 @pytest.fixture(scope="session")

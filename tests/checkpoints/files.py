@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import pytest
 
@@ -125,42 +124,6 @@ def metadata_of(config: Config, architecture: str) -> dict[str, Any]:
         "attention.layer_norm_rms_epsilon": config.norm_eps,
         "rope.freq_base": config.rope_theta,
     }
-
-
-def write_gguf_file(path: Path, architecture: str, metadata: dict[str, Any], tensors: dict[str, Any]) -> Path:
-    writer = gguf.GGUFWriter(path, architecture)
-    for key, value in metadata.items():
-        name = key if key.startswith(("general.", "tokenizer.")) else f"{architecture}.{key}"
-        if isinstance(value, str):
-            writer.add_string(name, value)
-        elif isinstance(value, bool):
-            writer.add_bool(name, value)
-        elif isinstance(value, int):
-            writer.add_uint32(name, value)
-        elif isinstance(value, float):
-            writer.add_float32(name, value)
-        else:
-            writer.add_array(name, value)
-    for name, tensor in tensors.items():
-        if isinstance(tensor, tuple):
-            writer.add_tensor(name, tensor[0], raw_dtype=tensor[1])
-        else:
-            writer.add_tensor(name, tensor)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
-
-
-def write_quantised(path: Path, params: Params, **metadata: Any) -> Path:
-    """A GGUF of architecture llama whose matrices are Q8_0: their rows must be multiples of 32."""
-    kind = gguf.GGMLQuantizationType.Q8_0
-    tensors = {
-        name: (gguf.quants.quantize(x, kind), kind) if x.ndim == 2 else x
-        for name, x in to_gguf(params, "llama").items()
-    }
-    return write_gguf_file(path, "llama", metadata_of(params.config, "llama") | metadata, tensors)
 
 
 NO_WINDOW = {"sliding_window": None}

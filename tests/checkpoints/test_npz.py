@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import mmap
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,16 @@ def test_bfloat16_keeps_its_bits(draw: Callable[..., Params], sizes: dict[str, A
         assert x.dtype == torch.bfloat16
         assert torch.equal(x, params[name])
     assert tinyxp.load(tmp_path / "m.npz")["embed.weight"].dtype == np.float32
+
+
+def test_weights_stay_in_the_file(saved: Path) -> None:
+    for array in tinyxp.load(saved).values():
+        assert isinstance(array, np.ndarray)
+        assert array.ctypes.data % 64 == 0
+        owner: Any = array
+        while isinstance(owner, np.ndarray | memoryview):
+            owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+        assert isinstance(owner, mmap.mmap)
 
 
 def test_compressed_members_are_refused(saved: Path) -> None:

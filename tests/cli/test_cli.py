@@ -123,6 +123,8 @@ def test_a_reader_that_leaves_gets_no_traceback(stories: Path) -> None:
         ),
         (["-m", "{stories}", "--device", "meta", "--backend", "torch"], "params have no values here"),
         (["-m", "{stories}", "--dtype", "float8"], "dtype is 'float8'; known are float64, float32"),
+        (["-m", "/no/such/model", "--dtype", "float8"], "dtype is 'float8'"),
+        (["-m", "/no/such/model", "--device", "cuda:7"], "device is 'cuda:7'"),
         (
             ["-m", "{stories}", "--dtype", "bfloat16"],
             "dtype is 'bfloat16'; numpy has float64, float32, float16",

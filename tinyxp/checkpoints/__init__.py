@@ -18,15 +18,16 @@ from tinyxp.checkpoints.hf_config import config_from_hf
 from tinyxp.checkpoints.huggingface import open_folder, write_folder
 from tinyxp.checkpoints.llama2c import open_llama2c
 from tinyxp.checkpoints.npz import open_npz, write_npz
-from tinyxp.checkpoints.plan import Checkpoint, Progress, TensorInfo, Weight, counted
+from tinyxp.checkpoints.plan import Checkpoint, TensorInfo, Weight
 from tinyxp.config import Config
 from tinyxp.errors import CheckpointError
 from tinyxp.params import Params
 from tinyxp.typing import Array, Namespace
 
-__all__ = ["TensorInfo", "convert", "describe", "load", "load_config", "open_model", "read_params", "save"]
+__all__ = ["TensorInfo", "convert", "describe", "load", "load_config", "save"]
 
 PathLike = str | os.PathLike[str]
+Progress = Callable[[int, int], object]
 
 _OPENERS: dict[str, Callable[[Path], Checkpoint]] = {
     ".gguf": open_gguf,
@@ -50,8 +51,7 @@ def load(
     ``.bin``, a ``.npz``, or, where no such path exists, a hub id "org/name". ``dtype`` None keeps the file's
     own where the library has it (bfloat16 becomes float32 on NumPy, exactly); a quantised GGUF comes as
     float32. Files are mapped copy-on-write and read tensor by tensor, so plain weights on NumPy stay in the
-    file until they are used. ``progress(done, total)`` hears of the bytes of the parameters read. Nothing is
-    written: the weight cache is the command line's alone, since a function that loads should not fill a disk.
+    file until they are used. ``progress(done, total)`` hears of the bytes of the parameters read.
 
     Raises CheckpointError naming the file for one that is missing, corrupt, incomplete or contradicts its
     config, UnsupportedModelError naming the config key for a model that this decoder does not compute,
@@ -60,28 +60,10 @@ def load(
     target = registry.backend(xp)
     if dtype is not None:
         target.dtype(dtype)
-    return read_params(open_model(path), xp=xp, dtype=dtype, device=device, progress=progress)
-
-
-def open_model(path: PathLike) -> Checkpoint:
-    """The first half of ``load``: the files at ``path``, opened and checked; no weight is read."""
-    found = _locate(path, hub.EVERYTHING)
-    return open_folder(found) if found.is_dir() else _OPENERS[found.suffix.lower()](found)
-
-
-def read_params(
-    checkpoint: Checkpoint,
-    *,
-    xp: Namespace = np,
-    dtype: str | None = None,
-    device: Any = None,
-    progress: Progress | None = None,
-) -> Params:
-    """The second half of ``load``: the weights of an open model, as arrays. Arguments as for ``load``."""
-    target = registry.backend(xp)
+    checkpoint = _open(path)
     checkpoint.verify()
     arrays: dict[str, Array] = {}
-    for name, weight in counted(checkpoint.weights(), progress).items():
+    for name, weight in _counted(checkpoint.weights(), progress).items():
         lacks = weight.kind in ("bfloat16", "float16") and weight.kind not in target.dtypes()
         kept = "float32" if lacks else weight.kind
         arrays[name] = target.from_numpy(weight.read(), dtype=dtype or kept, device=device)
@@ -91,7 +73,7 @@ def read_params(
 def load_config(path: PathLike) -> Config:
     """The config of the model at ``path``, as ``load`` takes it; a folder needs no weights for it."""
     found = _locate(path, hub.CONFIGS)
-    return config_from_hf(found) if found.is_dir() else open_model(found).config
+    return config_from_hf(found) if found.is_dir() else _open(found).config
 
 
 def describe(path: PathLike) -> list[TensorInfo]:
@@ -100,7 +82,7 @@ def describe(path: PathLike) -> list[TensorInfo]:
 
     No weights are read. Errors as for ``load``.
     """
-    return open_model(path).describe()
+    return _open(path).describe()
 
 
 def save(params: Params, path: PathLike) -> None:
@@ -126,9 +108,9 @@ def convert(src: PathLike, dst: PathLike, *, progress: Progress | None = None) -
     _refuse_format(target)
     if (target / "config.json").exists() or (_is_npz(target) and target.exists()):
         raise ValueError(f"{target}: holds a model already; name another destination, or remove that one")
-    checkpoint = open_model(src)
+    checkpoint = _open(src)
     checkpoint.verify()
-    weights = counted(checkpoint.weights(), progress)
+    weights = _counted(checkpoint.weights(), progress)
     _write(target, checkpoint.config, weights, checkpoint.special_ids)
     if checkpoint.tokenizer_beside and not _is_npz(target):
         _copy_tokenizer(checkpoint.path.parent, target)
@@ -137,6 +119,11 @@ def convert(src: PathLike, dst: PathLike, *, progress: Progress | None = None) -
 def _weight(x: Array) -> Weight:
     owner = registry.backend_of(x)
     return Weight(tuple(x.shape), registry.dtype_name(x.dtype), lambda: owner.to_numpy(x))
+
+
+def _open(path: PathLike) -> Checkpoint:
+    found = _locate(path, hub.EVERYTHING)
+    return open_folder(found) if found.is_dir() else _OPENERS[found.suffix.lower()](found)
 
 
 def _locate(path: PathLike, patterns: tuple[str, ...]) -> Path:
@@ -176,6 +163,25 @@ def _write(path: Path, config: Config, weights: dict[str, Weight], special_ids: 
         write_npz(path, config, weights)
     else:
         write_folder(path, config, weights, special_ids)
+
+
+def _counted(weights: dict[str, Weight], progress: Progress | None) -> dict[str, Weight]:
+    """The weights, each of which tells ``progress`` when it has been read."""
+    if progress is None:
+        return weights
+    total, done = sum(weight.nbytes for weight in weights.values()), 0
+
+    def counting(weight: Weight) -> Weight:
+        def read() -> np.ndarray:
+            nonlocal done
+            values = weight.read()
+            done += weight.nbytes
+            progress(done, total)
+            return values
+
+        return weight._replace(read=read)
+
+    return {name: counting(weight) for name, weight in weights.items()}
 
 
 def _is_npz(path: Path) -> bool:

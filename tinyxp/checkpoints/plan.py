@@ -16,7 +16,6 @@ from tinyxp.errors import CheckpointError
 from tinyxp.params import parameter_shapes
 
 Shapes = Mapping[str, tuple[int, ...]]
-Progress = Callable[[int, int], object]
 KINDS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """The floating dtypes by their names in safetensors and in GGUF."""
 ITEMSIZE = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
@@ -193,25 +192,6 @@ def fit(
                 f"{path}: tensor {name} has dtype {tensors[name].dtype}, which is not read as weights"
             )
     return (*rules.values(), *(Rule(name, skipped=reason) for name, reason in extra.items()))
-
-
-def counted(weights: dict[str, Weight], progress: Progress | None) -> dict[str, Weight]:
-    """The weights, each of which tells ``progress`` when it has been read."""
-    if progress is None:
-        return weights
-    total, done = sum(weight.nbytes for weight in weights.values()), 0
-
-    def counting(weight: Weight) -> Weight:
-        def read() -> np.ndarray:
-            nonlocal done
-            values = weight.read()
-            done += weight.nbytes
-            progress(done, total)
-            return values
-
-        return weight._replace(read=read)
-
-    return {name: counting(weight) for name, weight in weights.items()}
 
 
 def listed(names: list[str], limit: int = 20) -> str:

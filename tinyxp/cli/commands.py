@@ -12,7 +12,6 @@ from tinyxp.cli.check import check
 from tinyxp.cli.generation import generate
 from tinyxp.cli.libraries import backends
 from tinyxp.cli.models import convert, info
-from tinyxp.cli.weights import cache
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,7 +20,7 @@ def cli() -> None:
     """One decoder-only transformer on NumPy, PyTorch and JAX."""
 
 
-for command in (generate, info, convert, backends, cache, bench, check):
+for command in (generate, info, convert, backends, bench, check):
     cli.add_command(command)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from tinyxp.cli.progress import loading
-from tinyxp.cli.weights import kept
 
 # Every numerical library reads one of these once, when it is imported.
 THREAD_VARIABLES = (
@@ -73,7 +72,7 @@ def generate(
     if threads is not None:
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     import tinyxp
-    from tinyxp.checkpoints import open_model, read_params
+    from tinyxp.checkpoints import load_config
     from tinyxp.registry import dtype_name
 
     if prompt == "-":
@@ -81,17 +80,17 @@ def generate(
             raise ValueError("PROMPT is '-', but standard input is closed")
         prompt = sys.stdin.read()
     adapter = tinyxp.backend(backend)
-    if dtype is not None:
+    if dtype is not None:  # these two before the model, which may take long
         adapter.dtype(dtype)
     adapter.device(device)
-    checkpoint = open_model(model)  # first: a model that is not there is not to be a missing tokenizer
+    if tokenizer is None:
+        load_config(model)  # so that a model that is not there is not reported as a missing tokenizer
     text = tinyxp.load_tokenizer(tokenizer or model)
     prompt_ids = text.encode(prompt)
     if not prompt_ids:
         raise ValueError("PROMPT is empty, and this model's tokenizer puts no token before a text")
-    checkpoint = kept(checkpoint)
     params = loading(
-        lambda show: read_params(checkpoint, xp=adapter.xp, dtype=dtype, device=device, progress=show)
+        lambda show: tinyxp.load(model, xp=adapter.xp, dtype=dtype, device=device, progress=show)
     )
     adapter.synchronize(list(params.values()))
 
