@@ -24,11 +24,15 @@ class Decoder:
     """
 
     chunk = CHUNK
+    """Columns that are fed at a time."""
+    goes_ahead = False
+    """Whether it can choose tokens itself, without returning between them."""
 
     def __init__(self, params: Params, batch: int, length: int) -> None:
         self.params = joined(params)
         self.kernels = Kernels(**params.backend.kernels)
-        self.cache = new_cache(params, batch, length)
+        self.index_dtype = params.backend.index_dtype
+        self.cache = self.empty(batch, length)
         self.used = 0
 
     def __call__(self, ids: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
@@ -42,6 +46,10 @@ class Decoder:
             logits = np.where(real.any(axis=1, keepdims=True), after, logits)
         return logits
 
+    def empty(self, batch: int, length: int) -> Cache:
+        """A new cache."""
+        return new_cache(self.params, batch, length)
+
     def feed(self, ids: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
         """The same for at most ``chunk`` columns."""
         self.make_room(ids.shape[1])
@@ -52,11 +60,25 @@ class Decoder:
     def step(self, ids: np.ndarray, mask: np.ndarray | None, cache: Cache) -> tuple[Array, Cache]:
         """Logits (b, 1, n) after columns whose ids were checked, and the cache with them."""
         backend, device = self.params.backend, self.params.device
-        there = backend.from_numpy(ids.astype(backend.index_dtype), device=device)
+        there = backend.from_numpy(ids.astype(self.index_dtype), device=device)
         real = None if mask is None else backend.from_numpy(mask, device=device)
-        logits, extended = run(Inputs(self.params, there, None, real), cache, self.kernels, untapped, last=True)
+        logits, extended = run(
+            Inputs(self.params, there, None, real), cache, self.kernels, untapped, last=True
+        )
         assert extended is not None
         return logits, extended
+
+    def ahead(
+        self, new: np.ndarray, ended: np.ndarray, steps: int, ends: np.ndarray, allowed: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The likeliest tokens after ``new`` (b,), chosen without returning here between them: up to ``steps``,
+        until every row has ended or a logit is not finite.
+        Only where ``goes_ahead``.
+
+        ended (b,) bool; ends and allowed (n,) bool, which tokens end a row and which may be chosen
+        -> ids (b, m), 0 in rows that have ended, and whether the logits of each were finite (b, m).
+        """
+        raise NotImplementedError
 
     def make_room(self, columns: int) -> None:
         """Doubles the cache until it takes that many more columns."""

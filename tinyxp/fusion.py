@@ -46,7 +46,7 @@ def joined(params: Params) -> Params:
                 if x is not None and all(y is not None for y in whole):
                     block[f"{'+'.join(names)}.{kind}"] = x
         blocks.append(block)
-    return params.with_blocks(blocks)
+    return params.held_as(params._arrays, blocks)
 
 
 def _groups(config: Config, arrays: dict[str, Array]) -> list[list[str]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp.checks import as_flag, as_integer, is_integer
-from tinyxp.decoding import new_decoder
+from tinyxp.decoding import Decoder, new_decoder
 from tinyxp.inputs import Range, as_params, host_integers, host_mask
 from tinyxp.params import Params
 from tinyxp.sampling import Sampler
@@ -55,7 +55,7 @@ def generate(
     """
     run = _checked(params, ids, max_new_tokens, eos, pad, mask, cache, overflow, vocab_size, xp)
     sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    steps = list(_steps(run, sampler))
+    steps = list(_steps(run, sampler, ahead=True))
     return _as_ids(run, np.stack(steps, axis=1) if steps else run.ids[:, :0])
 
 
@@ -147,13 +147,17 @@ def _checked(
     )
 
 
-def _steps(run: _Run, sampler: Sampler) -> Iterator[np.ndarray]:
-    """The next id of each row, (b,), step by step, until every row has ended."""
+def _steps(run: _Run, sampler: Sampler, *, ahead: bool = False) -> Iterator[np.ndarray]:
+    """The next id of each row, (b,), step by step, until every row has ended.
+
+    ``ahead``: nobody waits for the single step, so that a decoder may choose the likeliest tokens itself.
+    """
     b, t = run.ids.shape
     streams = sampler.streams(b)
     rows = [row[real].tolist() for row, real in zip(run.ids, run.mask, strict=True)]
     ended = np.zeros(b, dtype=bool)
     decoder, new = None, np.zeros(b, dtype=np.int64)
+    ahead = ahead and sampler.temperature == 0.0 and run.window is None
     for step in range(run.max_new_tokens):
         outgrown = run.window is not None and max(map(len, rows)) > run.window
         if outgrown or not run.cached:
@@ -161,12 +165,13 @@ def _steps(run: _Run, sampler: Sampler) -> Iterator[np.ndarray]:
         elif decoder is None:
             decoder = new_decoder(run.params, b, t + min(run.max_new_tokens - 1, AHEAD))
             logits = decoder(run.ids, None if run.mask.all() else run.mask)
+        elif ahead and decoder.goes_ahead:
+            yield from _ahead(run, decoder, new, ended, step)
+            return
         else:
             logits = decoder(new[:, None])
         logits = logits[:, : run.vocab_size].astype(np.float64)
-        finite = np.isfinite(logits).all(axis=1) | ended
-        if not finite.all():
-            raise ValueError(f"logits of row {int(np.argmin(finite))} are not finite at step {step}")
+        _check_finite(np.isfinite(logits).all(axis=1) | ended, step)
         new = np.where(ended, 0, sampler.choose(np.where(ended[:, None], 0.0, logits), streams))
         yield np.where(ended, run.pad, new)
         ended |= np.isin(new, run.eos)
@@ -174,6 +179,26 @@ def _steps(run: _Run, sampler: Sampler) -> Iterator[np.ndarray]:
             return
         for row, token in zip(rows, new.tolist(), strict=True):
             row.append(token)
+
+
+def _ahead(
+    run: _Run, decoder: Decoder, new: np.ndarray, ended: np.ndarray, step: int
+) -> Iterator[np.ndarray]:
+    """The same from ``step`` on, the likeliest tokens, as many at a time as the decoder chooses."""
+    n = run.params.config.vocab_size
+    ends, allowed = np.isin(np.arange(n), run.eos), np.arange(n) < run.vocab_size
+    while step < run.max_new_tokens and not ended.all():
+        ids, finite = decoder.ahead(new, ended, run.max_new_tokens - step, ends, allowed)
+        for new, fine in zip(ids.T, finite.T, strict=True):
+            _check_finite(fine, step)
+            yield np.where(ended, run.pad, new)
+            ended = ended | ends[new]
+            step += 1
+
+
+def _check_finite(finite: np.ndarray, step: int) -> None:
+    if not finite.all():
+        raise ValueError(f"logits of row {int(np.argmin(finite))} are not finite at step {step}")
 
 
 def _whole(run: _Run, rows: list[list[int]]) -> np.ndarray:

@@ -40,19 +40,18 @@ def linear(w: Weights, name: str, x: Array, ctx: Context) -> Array:
     return ctx.kernels.linear(x, w[f"{name}.weight"], w.get(f"{name}.bias"), xp=ctx.xp)
 
 
-def linears(w: Weights, names: tuple[str, ...], x: Array, ctx: Context) -> list[Array]:
+def linears(w: Weights, widths: dict[str, int], x: Array, ctx: Context) -> list[Array]:
     """``linear`` for each name: in one product where their weights stand joined in ``w`` (see ``fusion``).
 
-    (b, t, i) -> (b, t, o) of each.
+    (b, t, i) -> (b, t, o) of each, o its width.
     """
-    joint = "+".join(names)
+    joint = "+".join(widths)
     if f"{joint}.weight" not in w:
-        return [linear(w, name, x, ctx) for name in names]
+        return [linear(w, name, x, ctx) for name in widths]
     y, start, parts = linear(w, joint, x, ctx), 0, []
-    for name in names:
-        stop = start + w[f"{name}.weight"].shape[0]
-        parts.append(y[..., start:stop])
-        start = stop
+    for width in widths.values():
+        parts.append(y[..., start : start + width])
+        start += width
     return parts
 
 
@@ -71,7 +70,7 @@ NORMS = {"rms": rms, "layer": layer}
 
 def swiglu(w: Weights, x: Array, ctx: Context, tap: Tap) -> Array:
     """silu(W_gate x) * W_up x. x (b, t, d) -> (b, t, f) (Shazeer, 2020)."""
-    gate, up = linears(w, ("mlp.gate", "mlp.up"), x, ctx)
+    gate, up = linears(w, dict.fromkeys(("mlp.gate", "mlp.up"), ctx.config.d_ff), x, ctx)
     gate, up = tap("mlp.gate", gate), tap("mlp.up", up)
     return ctx.kernels.silu(gate, xp=ctx.xp) * up
 
@@ -100,7 +99,8 @@ def block(
     norm, mlp = NORMS[config.norm], MLPS[config.mlp]
 
     a = tap("attn_norm", norm(w, "attn_norm", x, ctx))
-    q, k, v = linears(w, ("attn.q", "attn.k", "attn.v"), a, ctx)
+    q_width, kv_width = config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim
+    q, k, v = linears(w, {"attn.q": q_width, "attn.k": kv_width, "attn.v": kv_width}, a, ctx)
     q = split_heads(tap("attn.q", q), config.n_heads, xp=xp)  # (b, h, t, hd)
     k = split_heads(tap("attn.k", k), config.n_kv_heads, xp=xp)  # (b, g, t, hd)
     v = split_heads(tap("attn.v", v), config.n_kv_heads, xp=xp)
@@ -199,10 +199,31 @@ def rope_frequencies(config: Config) -> list[float]:
     return [stretched(frequency) for frequency in frequencies]
 
 
+def blocks(
+    params: Params, x: Array, cache: Cache | None, ctx: Context, tap: Tap
+) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
+    """x through all blocks, one after another. (b, t, d) -> (b, t, d), and each block's keys and values."""
+    layers: list[Any] = [None] * ctx.config.n_layers
+    for i in range(ctx.config.n_layers):
+        before = None if cache is None else (cache.keys[i], cache.values[i])
+        x, layers[i] = block(params.block(i), x, before, ctx, within(tap, f"blocks.{i}"))
+    keys, values = ((), ()) if cache is None else zip(*layers, strict=True)
+    return x, keys, values
+
+
 def run(
-    inputs: Inputs, cache: Cache | None, kernels: Any, tap: Tap, *, last: bool = False
+    inputs: Inputs,
+    cache: Cache | None,
+    kernels: Any,
+    tap: Tap,
+    *,
+    last: bool = False,
+    through: Callable[..., Any] = blocks,
 ) -> tuple[Array, Cache | None]:
-    """One pass over checked inputs, after what ``cache`` holds: logits (b, t, n) and the cache after it."""
+    """One pass over checked inputs, after what ``cache`` holds: logits (b, t, n) and the cache after it.
+
+    ``through`` takes the activations through the blocks; a compiler may have a loop of its own.
+    """
     params, ids = inputs.params, inputs.ids
     config, xp, device = params.config, params.xp, params.device
     layout = lay_out(inputs, cache)
@@ -210,19 +231,13 @@ def run(
     ctx = Context(config, as_kernels(kernels), layout, angles, xp)
 
     x = tap("embed", embed(params, ids, ctx))  # (b, t, d)
-    layers: list[Any] = [None] * config.n_layers
-    for i in range(config.n_layers):
-        before = None if cache is None else (cache.keys[i], cache.values[i])
-        x, layers[i] = block(params.block(i), x, before, ctx, within(tap, f"blocks.{i}"))
+    x, keys, values = through(params, x, cache, ctx, tap)
     if last:
         x = last_real(x, inputs.mask, xp=xp, device=device)
     x = tap("final_norm", NORMS[config.norm](params, "final_norm", x, ctx))
     table = params["embed.weight" if config.tie_embeddings else "head.weight"]
     logits = tap("logits", ctx.kernels.linear(x, table, None, xp=xp))  # (b, t, n)
-    if layout.cache is None:
-        return logits, None
-    keys, values = zip(*layers, strict=True)
-    return logits, layout.cache._replace(keys=keys, values=values)
+    return logits, None if layout.cache is None else layout.cache._replace(keys=keys, values=values)
 
 
 def forward(

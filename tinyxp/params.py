@@ -27,9 +27,9 @@ class Params(Mapping[str, Array]):
     a gradient is a Params too.
     """
 
-    __slots__ = ("_arrays", "_backend", "_blocks", "_static", "config")
+    __slots__ = ("__weakref__", "_arrays", "_backend", "_blocks", "_static", "config")
 
-    _arrays: dict[str, Array]
+    _arrays: Mapping[str, Array]
     _backend: Backend | None
     _blocks: list[dict[str, Array]] | None
     _static: tuple[tuple[str, ...], Config]
@@ -57,7 +57,7 @@ class Params(Mapping[str, Array]):
 
     def _set(
         self,
-        arrays: dict[str, Array],
+        arrays: Mapping[str, Array],
         static: tuple[tuple[str, ...], Config],
         backend: Backend | None,
         blocks: list[dict[str, Array]] | None = None,
@@ -78,14 +78,14 @@ class Params(Mapping[str, Array]):
         self._set(arrays, static, registry.owner_of(arrays[static[0][0]]))
         return self
 
-    def with_blocks(self, blocks: list[dict[str, Array]]) -> Params:
-        """The same parameters, of which ``block(i)`` gives ``blocks[i]``, where more may stand."""
+    def held_as(self, arrays: Mapping[str, Array], blocks: list[dict[str, Array]] | None = None) -> Params:
+        """The same parameters in another form: the mapping that holds them, and what ``block(i)`` gives."""
         changed = object.__new__(Params)
-        changed._set(self._arrays, self._static, self._backend, blocks)
+        changed._set(arrays, self._static, self._backend, blocks)
         return changed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Params, (self._arrays, self.config)
+        return Params, (dict(self._arrays), self.config)
 
     @property
     def backend(self) -> Backend:

@@ -138,21 +138,26 @@ class Backend:
         """
         return None
 
+    def prepared(self, params: Params) -> Params:
+        """The same parameters as this library generates with them fastest; they may share memory with the
+        given ones, and what they do not share is a copy: let go of the given ones where memory counts.
+        """
+        from tinyxp.fusion import joined, laid_together
+        from tinyxp.params import Params
+
+        return joined(Params(laid_together(dict(params), params.config, self), params.config))
+
     def compile(self, params: Params) -> Callable[..., Array]:
         """``tinyxp.forward`` for these parameters, as fast as this library makes it: a function
         ``(ids, *, positions=None, mask=None) -> logits`` with the backend's kernels, joint projections,
-        and a compiler where the library has one.
+        and a compiler where the library has one; without gradients.
 
-        It holds its own copy of what had to be moved to lie together; without gradients. Its logits differ
-        from those of ``forward`` by rounding only.
+        Its logits differ from those of ``forward`` by rounding only.
         """
-        from tinyxp.fusion import joined, laid_together
         from tinyxp.model import forward
         from tinyxp.ops import Kernels
-        from tinyxp.params import Params
 
-        fast = joined(Params(laid_together(dict(params), params.config, self), params.config))
-        return partial(forward, fast, kernels=Kernels(**self.kernels))
+        return partial(forward, self.prepared(params), kernels=Kernels(**self.kernels))
 
     def jit(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """f compiled, where the library compiles; f itself where it does not."""
