@@ -350,7 +350,7 @@ class JaxDecoder(Decoder):
         super().__init__(params, batch, rounded(length))
 
     def empty(self, batch: int, length: int) -> Cache:
-        """A new cache, its layers stacked; its zeros come from NumPy: XLA would compile them for each shape."""
+        """A new cache, its layers stacked; zeros come from NumPy, since XLA compiles them for each shape."""
         config, index = self.params.config, self.index_dtype
         shape = (config.n_layers, batch, config.n_kv_heads, length, config.head_dim)
 

@@ -64,7 +64,7 @@ def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float, *, xp: Any) -> np.nd
 
 
 def _inverse_root(x: np.ndarray, eps: float) -> np.ndarray:
-    """1 / sqrt(mean(x^2) + eps), as sqrt(d) / sqrt(sum(x^2) + d eps), over the last axis. (..., d) -> (..., 1)."""
+    """1 / sqrt(mean(x^2) + eps), as sqrt(d) / sqrt(sum(x^2) + d eps). (..., d) -> (..., 1)."""
     d = x.shape[-1]
     root = np.vecdot(x, x)[..., None]
     root += d * eps

@@ -117,6 +117,9 @@ class TorchBackend(Backend):
 
         return inferred
 
+    def inference(self) -> Any:
+        return torch.inference_mode()
+
     def jit(self, f: Callable[..., Any]) -> Callable[..., Any]:
         return torch.compile(f, fullgraph=True)  # type: ignore[no-any-return]
 

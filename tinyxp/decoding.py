@@ -71,9 +71,8 @@ class Decoder:
     def ahead(
         self, new: np.ndarray, ended: np.ndarray, steps: int, ends: np.ndarray, allowed: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The likeliest tokens after ``new`` (b,), chosen without returning here between them: up to ``steps``,
-        until every row has ended or a logit is not finite.
-        Only where ``goes_ahead``.
+        """The likeliest tokens after ``new`` (b,), chosen without returning here between them: up to
+        ``steps``, until every row has ended or a logit is not finite. Only where ``goes_ahead``.
 
         ended (b,) bool; ends and allowed (n,) bool, which tokens end a row and which may be chosen
         -> ids (b, m), 0 in rows that have ended, and whether the logits of each were finite (b, m).

@@ -174,6 +174,10 @@ class Backend:
         """x, once all work that it waits for is done."""
         return x
 
+    def inference(self) -> AbstractContextManager[Any]:
+        """Within it the library keeps nothing for gradients."""
+        return nullcontext()
+
     def float64(self) -> AbstractContextManager[Any]:
         """Within it the library computes in float64, if it ever does."""
         return nullcontext()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,9 @@ Work = Callable[[], Any]
 def inferred(backend: Backend, work: Work) -> Work:
     """The same work as a decoder does it: without gradients, where a library keeps account of them, and done
     when it returns."""
-    inference = getattr(backend, "inference", nullcontext)
 
     def done() -> Any:
-        with inference():
+        with backend.inference():
             return backend.synchronize(work())
 
     return done
