@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from types import ModuleType
@@ -163,7 +164,10 @@ def linear(
     """``tinyxp.ops.linear`` in one call: oneDNN's for a large float32 matrix on a CPU, since MKL multiplies a
     matrix and one row on a single thread.
     """
-    weight, bias = weight.to(x.dtype), None if bias is None else bias.to(x.dtype)
+    if weight.dtype != x.dtype:
+        weight = weight.to(x.dtype)
+    if bias is not None and bias.dtype != x.dtype:
+        bias = bias.to(x.dtype)
     large = weight.numel() >= LARGE and x.dtype == torch.float32 and weight.device.type == "cpu"
     if large and torch.is_inference_mode_enabled() and torch.backends.mkldnn.is_available():
         return ONEDNN_LINEAR(x, weight, bias, "none", [], "")  # type: ignore[no-any-return]
@@ -171,8 +175,13 @@ def linear(
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float, *, xp: Any) -> torch.Tensor:
-    """``tinyxp.ops.rms_norm``, fused."""
-    return F.rms_norm(x, x.shape[-1:], weight.to(x.dtype), eps)
+    """``tinyxp.ops.rms_norm``, fused; without gradients by torch's norm of vectors, since it takes its own apart."""
+    if not torch.is_inference_mode_enabled():
+        return F.rms_norm(x, x.shape[-1:], weight.to(x.dtype), eps)
+    d, wide = x.shape[-1], torch.float64 if x.dtype == torch.float64 else torch.float32
+    scale = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide)
+    scale.square_().add_(d * eps).rsqrt_().mul_(math.sqrt(d))
+    return (x * scale).to(x.dtype).mul_(weight)
 
 
 def silu(x: torch.Tensor, *, xp: Any) -> torch.Tensor:

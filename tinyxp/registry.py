@@ -10,7 +10,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import partial
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +183,7 @@ class Backend:
         return nullcontext()
 
 
+@lru_cache(maxsize=64)
 def bare_name(dtype: Any) -> str:
     """The name of any library's dtype without the library's: torch.int64 -> "int64"."""
     return str(dtype).rsplit(".", 1)[-1]

@@ -1,0 +1,1 @@
+"""Speed against peers and against this machine's limits: ``python -m benchmarks``, from the repository."""

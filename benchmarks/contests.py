@@ -1,0 +1,238 @@
+"""The comparisons: each function makes the models that it needs and returns a Contest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from tinyxp.backends import transformers as peer
+
+import tinyxp
+from tinyxp import Config, Params
+from tinyxp.benchmark.limits import product
+from tinyxp.benchmark.work import ids_of
+from tinyxp.decoding import new_decoder
+from tinyxp.fusion import joined
+
+from .contest import Contest, Ratio
+
+PROMPT = 128
+LIBRARIES = ("numpy", "torch", "jax")
+
+
+def of_all(config: Config, dtype: str = "float32") -> dict[str, Params]:
+    """The same random parameters in each library, as it decodes them fastest."""
+    params = tinyxp.init(config)
+    adapters = {name: tinyxp.backend(name) for name in LIBRARIES}
+    return {name: b.prepared(params.to(b.xp, dtype=dtype)) for name, b in adapters.items()}
+
+
+def theirs(params: Params, attention: str) -> Any:
+    """transformers' model with these parameters."""
+    found = peer.model(params)
+    found.set_attn_implementation(attention)
+    return found
+
+
+@torch.no_grad()
+def their_logits(model: Any, ids: torch.Tensor, **more: Any) -> Any:
+    return model(input_ids=ids, **more)
+
+
+def tiny(rows: int, columns: int) -> tuple[dict[str, Callable[[], Any]], Params]:
+    """forward, compiled and transformers on the default model of 26,784 parameters."""
+    params = tinyxp.init(Config())
+    ids = ids_of(params, rows, columns)
+    here = {"numpy": ids, "torch": torch.from_numpy(ids), "jax": jnp.asarray(ids, jnp.int32)}
+    functions: dict[str, Callable[[], Any]] = {}
+    for attention in ("eager", "sdpa"):
+        model = theirs(params, attention)
+        functions[f"transformers {attention}"] = lambda model=model: their_logits(
+            model, here["torch"], use_cache=False
+        )
+    jitted = jax.jit(tinyxp.forward)
+    for name in LIBRARIES:
+        backend = tinyxp.backend(name)
+        there, x = params.to(backend.xp), here[name]
+        fast = backend.compile(there)
+        pure = jitted if name == "jax" else tinyxp.forward
+        functions[f"{name} forward"] = lambda b=backend, f=pure, p=there, x=x: b.synchronize(f(p, x))
+        functions[f"{name} compiled"] = lambda b=backend, f=fast, x=x: b.synchronize(f(x))
+    return functions, params
+
+
+def tiny_short() -> Contest:
+    """Tiny model, ids (2, 5): overhead alone."""
+    functions, _ = tiny(2, 5)
+    goals = {
+        "numpy forward": 0.40,
+        "torch forward": 0.50,
+        "jax forward": 0.18,
+        "numpy compiled": 0.25,
+        "torch compiled": 0.40,
+        "jax compiled": 0.10,
+    }
+    ratios = [Ratio(name, "transformers eager", goal) for name, goal in goals.items()]
+    return Contest(functions, ratios, calls=300)
+
+
+def tiny_long() -> Contest:
+    """Tiny model, ids (8, 64)."""
+    functions, _ = tiny(8, 64)
+    goals = {"numpy": 1.5, "torch": 0.8, "jax": 0.5}
+    ratios = [
+        Ratio(f"{name} {form}", "transformers sdpa", goal)
+        for name, goal in goals.items()
+        for form in ("forward", "compiled")
+    ]
+    return Contest(functions, ratios, calls=100)
+
+
+def prefill(preset: str, goals: dict[str, float]) -> Contest:
+    """Prefill of 128 tokens, the head at the last position alone."""
+    config = Config.preset(preset)
+    found = of_all(config)
+    ids = ids_of(found["numpy"], 1, PROMPT)
+    there = torch.from_numpy(ids)
+    functions: dict[str, Callable[[], Any]] = {}
+    for attention in ("eager", "sdpa"):
+        model = theirs(found["numpy"], attention)
+        functions[f"transformers {attention}"] = lambda model=model: their_logits(
+            model, there, use_cache=True, logits_to_keep=1
+        )
+    ratios = []
+    operations = 2 * PROMPT * multiplied(config)
+    for name, params in found.items():
+        best = product(params)
+        functions[name] = lambda params=params: new_decoder(params, 1, PROMPT)(ids)
+        functions[f"{name} matrix product"] = best.work
+        ratios.append(Ratio(name, "transformers sdpa", goals.get(name)))
+        # Seconds an operation of the product over those of the prefill: 1 over the share of its rate.
+        share = 1 / 0.6 if goals else None
+        ratios.append(Ratio(name, f"{name} matrix product", share, best.amount / operations))
+    return Contest(functions, ratios)
+
+
+def multiplied(config: Config) -> int:
+    """The numbers of the matrices that every token is multiplied by; the head, for one token, is left out."""
+    counts = tinyxp.count_parameters(config)
+    return counts["attention"] + counts["mlp"]
+
+
+def decode(preset: str, goals: dict[str, float]) -> Contest:
+    """A token at position 128, with caches of 256 and of 2,048 slots."""
+    config = Config.preset(preset)
+    found = of_all(config)
+    functions: dict[str, Callable[[], Any]] = {"transformers": their_step(found["numpy"])}
+    ratios = []
+    for name, params in found.items():
+        functions[f"{name} matrix-vector"] = vector_pass(params)
+        for length in (256, 2048):
+            functions[f"{name}, cache {length}"] = step(params, length)
+            ratios.append(Ratio(f"{name}, cache {length}", f"{name} matrix-vector", goals.get("limit")))
+        ratios.append(Ratio(f"{name}, cache 256", "transformers", goals.get(name)))
+    return Contest(functions, ratios, calls=4)
+
+
+def step(params: Params, length: int) -> Callable[[], Any]:
+    """One token of a decoder whose cache has ``length`` slots and holds 128 or a few more."""
+    prompt = ids_of(params, 1, PROMPT)
+    decoder = new_decoder(params, 1, length)
+    decoder(prompt)
+
+    def one() -> None:
+        if decoder.used >= PROMPT + 64:
+            start(decoder)
+        decoder(prompt[:, :1])
+
+    def start(decoder: Any) -> None:
+        back = decoder.used - PROMPT
+        cache = decoder.cache
+        decoder.used = PROMPT
+        decoder.cache = cache._replace(used=cache.used - back, next_position=cache.next_position - back)
+
+    return one
+
+
+def their_step(params: Params) -> Callable[[], Any]:
+    """One token of transformers with its cache, at the same position."""
+    model = theirs(params, "sdpa")
+    prompt = torch.from_numpy(ids_of(params, 1, PROMPT))
+    cache = their_logits(model, prompt, use_cache=True).past_key_values
+
+    def one() -> None:
+        if cache.get_seq_length() >= PROMPT + 64:
+            cache.crop(PROMPT)
+        their_logits(model, prompt[:, :1], use_cache=True, past_key_values=cache)
+
+    return one
+
+
+def vector_pass(params: Params) -> Callable[[], Any]:
+    """A vector through every matrix, by the library's own matrix-vector product: what a token must read."""
+    backend = params.backend
+    matrices = []
+    for i in range(params.config.n_layers):
+        weights = {name: x for name, x in joined(params).block(i).items() if x.ndim == 2}
+        parts = {part for name in weights if "+" in name for part in name.removesuffix(".weight").split("+")}
+        matrices += [x for name, x in weights.items() if name.removesuffix(".weight") not in parts]
+    matrices.append(params["embed.weight"])
+    dtype = tinyxp.registry.dtype_name(params.dtype)
+    vectors = {
+        width: backend.from_numpy(np.ones(width), dtype=dtype) for width in {w.shape[1] for w in matrices}
+    }
+    if params.backend.name != "jax":
+        multiply = torch.mv if backend.name == "torch" else np.matmul
+
+        def eager() -> None:
+            with backend.inference():
+                for w in matrices:
+                    multiply(w, vectors[w.shape[1]])
+
+        return eager
+
+    @jax.jit
+    def one_after_another(matrices: list[Any], vectors: dict[int, Any]) -> list[Any]:
+        results, wait = [], jnp.zeros((), vectors[min(vectors)].dtype)
+        for w in matrices:
+            results.append((vectors[w.shape[1]] + wait)[None] @ w.T)
+            wait = 1e-30 * results[-1][0, 0]  # or XLA would run them side by side
+        return results
+
+    return lambda: jax.block_until_ready(one_after_another(matrices, vectors))
+
+
+def narrow() -> Contest:
+    """bfloat16 and int8 against our own float32, on torch."""
+    params = tinyxp.init(Config.preset("smollm2-135m"))
+    backend = tinyxp.backend("torch")
+    ids = ids_of(params, 1, PROMPT)
+    functions: dict[str, Callable[[], Any]] = {}
+    for dtype in ("float32", "bfloat16"):
+        there = backend.prepared(params.to(backend.xp, dtype=dtype))
+        functions[f"{dtype} prefill"] = lambda there=there: new_decoder(there, 1, PROMPT)(ids)
+        functions[f"{dtype} decode"] = step(there, 256)
+        functions[f"{dtype} matrix product"] = product(there).work
+        functions[f"{dtype} matrix-vector"] = vector_pass(there)
+    ratios = [
+        Ratio("bfloat16 prefill", "float32 prefill", 0.4),
+        Ratio("bfloat16 decode", "float32 decode", 0.65),
+        Ratio("bfloat16 matrix product", "float32 matrix product"),
+        Ratio("bfloat16 matrix-vector", "float32 matrix-vector"),
+    ]
+    return Contest(functions, ratios)
+
+
+CONTESTS: dict[str, Callable[[], Contest]] = {
+    "tiny-2x5": tiny_short,
+    "tiny-8x64": tiny_long,
+    "smollm2-prefill": lambda: prefill("smollm2-135m", {"torch": 0.9, "jax": 0.9, "numpy": 1.3}),
+    "smollm2-decode": lambda: decode("smollm2-135m", {"limit": 1.2, "torch": 0.75}),
+    "gpt2-prefill": lambda: prefill("gpt2", {}),
+    "gpt2-decode": lambda: decode("gpt2", {}),
+    "narrow": narrow,
+}
