@@ -18,6 +18,9 @@ from tinyxp.decoding import InPlaceDecoder
 from tinyxp.params import Params
 from tinyxp.registry import Backend
 
+from .torch_int8 import Int8, int8
+from .torch_int8 import linear as int8_linear
+
 
 def _namespace() -> ModuleType:
     """array_api_compat's, without its promotion of mixed dtypes, which costs time and which the model never
@@ -118,6 +121,9 @@ class TorchBackend(Backend):
 
         return inferred
 
+    def int8(self, params: Params) -> Params:
+        return int8(params)
+
     def inference(self) -> Any:
         return torch.inference_mode()
 
@@ -159,11 +165,13 @@ class TorchDecoder(InPlaceDecoder):
 
 
 def linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, xp: Any
+    x: torch.Tensor, weight: torch.Tensor | Int8, bias: torch.Tensor | None = None, *, xp: Any
 ) -> torch.Tensor:
     """``tinyxp.ops.linear`` in one call: oneDNN's for a large float32 matrix on a CPU, since MKL multiplies a
     matrix and one row on a single thread.
     """
+    if isinstance(weight, Int8):
+        return int8_linear(x, weight, bias)
     if weight.dtype != x.dtype:
         weight = weight.to(x.dtype)
     if bias is not None and bias.dtype != x.dtype:
@@ -175,7 +183,7 @@ def linear(
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float, *, xp: Any) -> torch.Tensor:
-    """``tinyxp.ops.rms_norm``, fused; without gradients by torch's norm of vectors, since it takes its own apart."""
+    """``tinyxp.ops.rms_norm``, fused; without gradients by the norm of vectors, which is faster yet."""
     if not torch.is_inference_mode_enabled():
         return F.rms_norm(x, x.shape[-1:], weight.to(x.dtype), eps)
     d, wide = x.shape[-1], torch.float64 if x.dtype == torch.float64 else torch.float32

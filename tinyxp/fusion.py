@@ -37,7 +37,7 @@ def laid_together(arrays: dict[str, Array], config: Config, backend: Backend) ->
 def joined(params: Params) -> Params:
     """The same parameters, whose blocks hold joint projections too wherever they lie together."""
     backend, blocks = params.backend, []
-    if not backend.has_views:
+    if params.is_joined or not backend.has_views:
         return params
     for i in range(params.config.n_layers):
         block = dict(params.block(i))

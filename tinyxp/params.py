@@ -78,11 +78,24 @@ class Params(Mapping[str, Array]):
         self._set(arrays, static, registry.owner_of(arrays[static[0][0]]))
         return self
 
-    def held_as(self, arrays: Mapping[str, Array], blocks: list[dict[str, Array]] | None = None) -> Params:
-        """The same parameters in another form: the mapping that holds them, and what ``block(i)`` gives."""
+    def held_as(
+        self,
+        arrays: Mapping[str, Array],
+        blocks: list[dict[str, Array]] | None = None,
+        config: Config | None = None,
+    ) -> Params:
+        """The same parameters in another form: the mapping that holds them, what ``block(i)`` gives, and the
+        config where that changes too.
+        """
         changed = object.__new__(Params)
-        changed._set(arrays, self._static, self._backend, blocks)
+        static = self._static if config is None else (tuple(arrays), config)
+        changed._set(arrays, static, self._backend, blocks)
         return changed
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether ``block(i)`` gives another form of the parameters, such as joint projections."""
+        return self._blocks is not None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Params, (dict(self._arrays), self.config)

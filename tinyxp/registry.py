@@ -145,6 +145,8 @@ class Backend:
         from tinyxp.fusion import joined, laid_together
         from tinyxp.params import Params
 
+        if params.is_joined:
+            return params
         return joined(Params(laid_together(dict(params), params.config, self), params.config))
 
     def compile(self, params: Params) -> Callable[..., Array]:
@@ -158,6 +160,14 @@ class Backend:
         from tinyxp.ops import Kernels
 
         return partial(forward, self.prepared(params), kernels=Kernels(**self.kernels))
+
+    def int8(self, params: Params) -> Params:
+        """The same parameters with matrices of eight bits, for generating and ``compile`` alone.
+
+        Each row of a matrix is rounded to 127 steps on either side of 0; a tied table is kept for looking up,
+        and rounded as the head. Raises ValueError where the library has no product for them.
+        """
+        raise ValueError(f"dtype is 'int8', which {self.name} has no product for; torch has one")
 
     def jit(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """f compiled, where the library compiles; f itself where it does not."""
