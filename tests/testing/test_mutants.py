@@ -163,7 +163,8 @@ def test_a_copy_imports_copies_and_otherwise_tinyxp_itself() -> None:
         assert len({id(module) for module in (own, getattr(copy, name), getattr(again, name))}) == 3
     assert copy.model.ops is copy.ops
     assert copy.cache.ops is copy.ops
-    assert copy.model.extend is copy.decoding.extend
+    assert copy.model.run is copy.decoding.run
+    assert copy.fusion.joined is copy.decoding.joined
     assert copy.tracing.forward is copy.model.forward
     assert copy.generation.new_decoder is copy.decoding.new_decoder
     assert copy.generation.Sampler is copy.sampling.Sampler

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp import cache, decoding, generation, model, ops, params, sampling, tracing
+from tinyxp import cache, decoding, fusion, generation, model, ops, params, sampling, tracing
 from tinyxp.config import GPT2, Config
 from tinyxp.params import Params
 from tinyxp.registry import Backend
@@ -77,9 +77,10 @@ class Modules(NamedTuple):
     generation: ModuleType
     tracing: ModuleType
     params: ModuleType
+    fusion: ModuleType
 
 
-OURS = Modules(ops, cache, model, sampling, decoding, generation, tracing, params)
+OURS = Modules(ops, cache, model, sampling, decoding, generation, tracing, params, fusion)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tinyxp.params import Params
 from tinyxp.registry import bare_name
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.caching import fed, pieces
@@ -70,6 +71,37 @@ def kernels_equal_the_pure_path(subject: Any, draw: Draw) -> None:
 
 
 _with_kernels: dict[Any, Any] = {}
+
+
+@law(
+    "Projections of one input that lie together in memory are one product, and give what they give singly, "
+    "with a cache and without.",
+    of="model",
+    region="kernels",
+    source=CONTRACT + "joint projections are a matter of memory",
+    needs="params mask cache",
+)
+def joint_projections_are_the_single_ones(subject: Any, draw: Draw) -> None:
+    config = draw("config", subject.configs())
+    arrays = random_arrays(config, draw("seed", seeds()))
+    model, other = subject.build(config, arrays), subject.build(config, arrays)
+    ids, mask = padded(subject, draw, model)
+    backend, m = subject.backend, subject.modules
+    together = m.fusion.laid_together(dict(other.params), config, backend)
+    joint = m.fusion.joined(Params(together, config))
+    if backend.has_views:
+        joints = {
+            "+".join(names) for names in m.fusion.JOINT if config.mlp == "swiglu" or names[0] != "mlp.gate"
+        }
+        lacking = sorted(name for name in joints if f"{name}.weight" not in joint.block(0))
+        subject.equal(lacking, [], "what was not joined")
+    expected, here = model.forward(ids, mask=mask), {"mask": subject.array(mask)}
+    kernels = m.ops.Kernels(**subject.kernels)
+    found = subject.compiled(m.model.forward, kernels=kernels)(joint, subject.array(ids), **here)
+    subject.close(subject.host(found)[mask], expected[mask], "logits of joint projections")
+    cache = other.new_cache(len(ids), ids.shape[1])
+    found, _ = subject.compiled(m.model.extend, kernels=kernels)(joint, subject.array(ids), cache, **here)
+    subject.close(subject.host(found)[mask], expected[mask], "logits of joint projections with a cache")
 
 
 @law(

@@ -3,6 +3,13 @@
 from tinyxp.testing.mutants.record import Patch, mutant
 
 VISIBLE = "    if cache is None:\n        visible ="
+PROJECTED = "q, k, v = linears(w, "
+
+
+def but_one(name: str) -> tuple[str, str]:
+    """What projects the queries, the keys and the values, and the same without one parameter."""
+    return PROJECTED, PROJECTED.replace("w, ", f'{{n: x for n, x in w.items() if n != "{name}"}}, ')
+
 
 mutant(
     "mask-missing",
@@ -204,14 +211,14 @@ mutant(
 mutant(
     "q-bias-dropped",
     "The bias of the queries is not added.",
-    Patch("model", 'linear(w, "attn.q", a, ctx)', 'ctx.kernels.linear(a, w["attn.q.weight"], xp=xp)'),
+    Patch("model", *but_one("attn.q.bias")),
     region="attention",
     killers="projections",
 )
 mutant(
     "k-bias-dropped",
     "The bias of the keys is not added, which moves logits only where positions rotate.",
-    Patch("model", 'linear(w, "attn.k", a, ctx)', 'ctx.kernels.linear(a, w["attn.k.weight"], xp=xp)'),
+    Patch("model", *but_one("attn.k.bias")),
     region="attention",
     killers="projections",
     families="llama",

@@ -169,7 +169,9 @@ mutant(
     "layer-skipped",
     "The last block is left out.",
     Patch(
-        "model", BLOCK, BLOCK.replace("x, l", "y, l", 1) + "\n        x = y if i + 1 < config.n_layers else x"
+        "model",
+        BLOCK,
+        BLOCK.replace("x, l", "y, l", 1) + "\n        x = y if i + 1 < ctx.config.n_layers else x",
     ),
     region="structure",
     killers="blocks-stand-in-order norms-stand-before",
@@ -177,7 +179,7 @@ mutant(
 mutant(
     "layers-in-reverse",
     "Blocks run from the last to the first.",
-    Patch("model", "params.block(i)", "params.block(config.n_layers - 1 - i)"),
+    Patch("model", "params.block(i)", "params.block(ctx.config.n_layers - 1 - i)"),
     region="structure",
     killers="blocks-stand-in-order norms-stand-before projections mlps-bend",
 )
@@ -237,4 +239,18 @@ mutant(
     ),
     region="head",
     killers="logits-are-the-head",
+)
+mutant(
+    "joint-product-split-in-the-wrong-order",
+    "Of a joint product of queries, keys and values, keys are taken for values and values for keys.",
+    Patch("model", "    return parts\n", "    return parts[:1] + parts[:0:-1]\n"),
+    region="kernels",
+    killers="joint-projections-are-the-single-ones",
+)
+mutant(
+    "joint-product-without-its-biases",
+    "Weights are joined, and the biases that belong to them are forgotten.",
+    Patch("fusion", 'kinds = [kind for kind in ("weight", "bias")', 'kinds = [kind for kind in ("weight",)'),
+    region="kernels",
+    killers="joint-projections-are-the-single-ones",
 )

@@ -61,7 +61,7 @@ mutant(
 mutant(
     "pad-is-0",
     "Rows that have ended are filled with 0, whatever pad is.",
-    Patch("generation", "np.where(ended, run.pad, new)", "np.where(ended, 0, new)"),
+    Patch("generation", "np.where(ended, run.pad, new)", "np.where(ended, 0, new)", count=2),
     region="generation",
     killers="rows-end-one-by-one",
 )
@@ -135,4 +135,23 @@ mutant(
     Patch("decoding", "concat((cache.real, spare.real), axis=1)", "concat((spare.real, cache.real), axis=1)"),
     region="generation",
     killers="long-prompts-and-long-texts",
+)
+mutant(
+    "decoder-sees-one-slot-too-few",
+    "The decoder that writes in place does not note that the last slot in use is real: a step does not see "
+    "the token before its own.",
+    Patch(
+        "decoding",
+        "whole.real[:, :end] = after.real",
+        "whole.real[:, : end - 1] = after.real[:, :-1]",
+    ),
+    region="generation",
+    killers="greedy-is-forward-again-and-again generation-without-a-cache long-prompts-and-long-texts",
+)
+mutant(
+    "decoder-forgets-what-was-padding",
+    "The decoder that writes in place takes every slot in use for real.",
+    Patch("decoding", "whole.real[:, :end] = after.real", "whole.real[:, :end] = True"),
+    region="generation",
+    killers="padded-rows-go-on-as-alone",
 )

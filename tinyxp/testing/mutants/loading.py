@@ -18,14 +18,35 @@ from tinyxp.testing import subjects
 from tinyxp.testing.mutants.record import MUTANTS, Mutant, Patch
 from tinyxp.testing.subject import Decoder, Modules
 
-COPIED = ("ops", "params", "inputs", "cache", "model", "tracing", "sampling", "decoding", "generation")
+COPIED = (
+    "ops",
+    "params",
+    "inputs",
+    "cache",
+    "model",
+    "tracing",
+    "sampling",
+    "fusion",
+    "decoding",
+    "generation",
+)
 """What is copied, each after those that it imports; everything else is tinyxp's own."""
 
 OWN_DECODER = (
-    Patch("decoding", "(params.backend.decoder or Decoder)(", "Decoder("),
-    Patch("decoding", "kernels = self.params.backend.kernels", "kernels = None"),
+    Patch(
+        "decoding",
+        "(params.backend.decoder or Decoder)(",
+        "(InPlaceDecoder if params.backend.has_views else Decoder)(",
+    ),
+    Patch(
+        "decoding",
+        "Kernels(**params.backend.kernels)",
+        "Kernels(**{name: f for name, f in params.backend.kernels.items() "
+        'if name == "write_cache" and params.backend.has_views})',
+    ),
 )
-"""Every copy generates by its own decoder and operations; a backend's are not the source that is judged."""
+"""Every copy generates by its own decoder and operations, a backend's not being the source that is judged;
+but where slices are views, the decoder wants a kernel that writes in place."""
 
 _numbers = itertools.count()
 
