@@ -281,3 +281,30 @@ def test_a_backend_is_no_module(backend: tinyxp.Backend) -> None:
     assert isinstance(backend.xp, types.ModuleType)
     assert not isinstance(backend, types.ModuleType)
     assert backend.name in repr(backend)
+
+
+@pytest.mark.parametrize("wrong", [[], {}, ["float32"], None, "int64", 32], ids=repr)
+def test_what_is_no_dtype(backend: tinyxp.Backend, wrong: Any) -> None:
+    with pytest.raises(ValueError, match="dtype is .*; known are float64, float32"):
+        backend.dtype(wrong)
+
+
+def test_dtypes_need_not_be_hashable_nor_comparable_with_another_library_s() -> None:
+    """The standard wants no more of them than ``==`` among themselves."""
+
+    class Dtype:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __str__(self) -> str:
+            return "acme.float32"
+
+    class Touchy(str):
+        def __eq__(self, other: object) -> bool:
+            if type(other) is not Touchy:
+                raise TypeError(f"compared with {other!r}")
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    assert tinyxp.registry.dtype_name(Dtype()) == "float32"
+    assert tinyxp.registry.dtype_name("acme.float32") == tinyxp.registry.dtype_name(Touchy("acme.float32"))

@@ -167,7 +167,13 @@ class Backend:
         Each row of a matrix is rounded to 127 steps on either side of 0; a tied table is kept for looking up,
         and rounded as the head. Raises ValueError where the library has no product for them.
         """
-        raise ValueError(f"dtype is 'int8', which {self.name} has no product for; torch has one")
+        self.check_int8()
+        raise NotImplementedError
+
+    def check_int8(self) -> None:
+        """Raises ValueError where the library has no product for ``int8``."""
+        if type(self).int8 is Backend.int8:
+            raise ValueError(f"dtype is 'int8', which {self.name} has no product for; torch has one")
 
     def jit(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """f compiled, where the library compiles; f itself where it does not."""
@@ -193,9 +199,16 @@ class Backend:
         return nullcontext()
 
 
-@lru_cache(maxsize=64)
 def bare_name(dtype: Any) -> str:
     """The name of any library's dtype without the library's: torch.int64 -> "int64"."""
+    try:
+        return _remembered_name(dtype)
+    except TypeError:  # the standard does not say that dtypes can be hashed
+        return str(dtype).rsplit(".", 1)[-1]
+
+
+@lru_cache(maxsize=64, typed=True)  # dtypes of two libraries may not like to be compared
+def _remembered_name(dtype: Any) -> str:
     return str(dtype).rsplit(".", 1)[-1]
 
 
