@@ -29,6 +29,10 @@ class Int8(NamedTuple):
     def dtype(self) -> torch.dtype:
         return torch.int8
 
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self.scale.nbytes
+
     def rows(self) -> torch.Tensor:
         """The matrix that it stands for, in bfloat16. (o, i)."""
         return self.values.to(torch.bfloat16) * self.scale[:, None]

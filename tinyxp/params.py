@@ -300,4 +300,6 @@ def init(
             writes_residual = name.endswith(("attn.o.weight", "mlp.down.weight"))
             host = rng.normal(0.0, residual_std if writes_residual else INIT_STD, shape)
         arrays[name] = target.from_numpy(host, dtype=dtype, device=device)
-    return Params(arrays, config)
+    from tinyxp.fusion import laid_together  # which needs Params
+
+    return Params(laid_together(arrays, config, target), config)

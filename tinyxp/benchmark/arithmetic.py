@@ -52,6 +52,8 @@ def cache_bytes(params: Params, batch: int, length: int) -> int:
 
 
 def nbytes(x: Array, params: Params) -> int:
-    """The bytes of an array of the parameters' library."""
+    """The bytes of an array of the parameters' library, by itself or by its dtype."""
+    if isinstance(size := getattr(x, "nbytes", None), int):
+        return size
     bits: int = params.xp.finfo(x.dtype).bits
     return math.prod(x.shape) * bits // 8

@@ -111,12 +111,13 @@ class _Session:
         """The plan's backends, each with those of its dtypes that it has."""
         found = []
         for dtype in self.plan.dtypes:
-            dtype_name(dtype)
+            if dtype != "int8":
+                dtype_name(dtype)
         for backend in self.plan.backends:
             adapter = registry.backend(backend)
             for dtype in self.plan.dtypes:
                 try:
-                    adapter.dtype(dtype)
+                    adapter.check_int8() if dtype == "int8" else adapter.dtype(dtype)
                     found.append((backend, dtype))
                 except ValueError as error:
                     self.notes.append(f"left out: {backend} {dtype}, since {error}")

@@ -53,7 +53,7 @@ def measured(plan: Plan) -> Memory:
     backend = registry.backend(plan.backends[0])
     backend.synchronize(backend.from_numpy(np.zeros(1, dtype=np.float32)))  # so that the library has started
     before = _bytes("VmRSS")
-    params = plan.params(backend, plan.dtypes[0])
+    params = backend.prepared(plan.params(backend, plan.dtypes[0]))
 
     def run() -> None:
         prefill(params, 1, plan.prompt_tokens)()
@@ -62,6 +62,7 @@ def measured(plan: Plan) -> Memory:
             one()
 
     peak = _bytes("VmRSS") + _growth(run) - before
+    params = plan.params(backend, plan.dtypes[0])
     heads = [head(params, plan.prompt_tokens, last=last) for last in (False, True)]
     for work in heads:
         work()  # what compiling takes is not the head's

@@ -83,6 +83,8 @@ class Plan:
 
     def params(self, backend: Backend, dtype: str) -> Params:
         """The model's parameters, random ones for a preset; ValueError for a dtype that the backend lacks."""
+        if dtype == "int8":
+            return backend.int8(self.params(backend, "float32"))
         if self.is_preset:
             return init(self.config, xp=backend.xp, dtype=dtype)
         return load(self.model, xp=backend.xp, dtype=dtype)

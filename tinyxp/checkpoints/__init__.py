@@ -21,6 +21,7 @@ from tinyxp.checkpoints.npz import open_npz, write_npz
 from tinyxp.checkpoints.plan import Checkpoint, TensorInfo, Weight
 from tinyxp.config import Config
 from tinyxp.errors import CheckpointError
+from tinyxp.fusion import laid_together
 from tinyxp.params import Params
 from tinyxp.typing import Array, Namespace
 
@@ -51,7 +52,8 @@ def load(
     ``.bin``, a ``.npz``, or, where no such path exists, a hub id "org/name". ``dtype`` None keeps the file's
     own where the library has it (bfloat16 becomes float32 on NumPy, exactly); a quantised GGUF comes as
     float32. Files are mapped copy-on-write and read tensor by tensor, so plain weights on NumPy stay in the
-    file until they are used. ``progress(done, total)`` hears of the bytes of the parameters read.
+    file until they are used, but for those that are projected together, such as q, k and v: they are copied
+    to lie together, for one product. ``progress(done, total)`` hears of the bytes of the parameters read.
 
     Raises CheckpointError naming the file for one that is missing, corrupt, incomplete or contradicts its
     config, UnsupportedModelError naming the config key for a model that this decoder does not compute,
@@ -67,7 +69,7 @@ def load(
         lacks = weight.kind in ("bfloat16", "float16") and weight.kind not in target.dtypes()
         kept = "float32" if lacks else weight.kind
         arrays[name] = target.from_numpy(weight.read(), dtype=dtype or kept, device=device)
-    return Params(arrays, checkpoint.config)
+    return Params(laid_together(arrays, checkpoint.config, target), checkpoint.config)
 
 
 def load_config(path: PathLike) -> Config:

@@ -33,7 +33,7 @@ THREAD_VARIABLES = (
 )
 @click.option("--device", help="Where the library computes, such as cuda:0.")
 @click.option("--threads", type=click.IntRange(min=1), help="How many threads the library may use.")
-@click.option("--dtype", help="float64, float32, bfloat16 or float16; as stored, if not given.")
+@click.option("--dtype", help="float64, float32, bfloat16, float16 or int8; as stored, if not given.")
 @click.option("-n", "--max-new-tokens", type=click.IntRange(min=0), default=100, show_default=True)
 @click.option(
     "--temperature", type=float, default=0.0, show_default=True, help="0 takes the likeliest token."
@@ -79,8 +79,11 @@ def generate(
         if sys.stdin is None:
             raise ValueError("PROMPT is '-', but standard input is closed")
         prompt = sys.stdin.read()
-    adapter = tinyxp.backend(backend)
-    if dtype is not None:  # these two before the model, which may take long
+    adapter, eight_bits = tinyxp.backend(backend), dtype == "int8"
+    if eight_bits:  # these checks before the model, which may take long
+        adapter.check_int8()
+        dtype = "float32"
+    elif dtype is not None:
         adapter.dtype(dtype)
     adapter.device(device)
     if tokenizer is None:
@@ -92,7 +95,8 @@ def generate(
     params = loading(
         lambda show: tinyxp.load(model, xp=adapter.xp, dtype=dtype, device=device, progress=show)
     )
-    adapter.synchronize(list(params.values()))
+    params = adapter.int8(params) if eight_bits else adapter.prepared(params)
+    computed = "int8" if eight_bits else dtype_name(params.dtype)
 
     longest, reach = params.config.max_seq_len, len(prompt_ids) + max_new_tokens
     if params.config.position == "rope" and reach > longest and not slide:
@@ -139,11 +143,11 @@ def generate(
             "prompt_ids": prompt_ids,
             "ids": ids,
             "backend": adapter.name,
-            "dtype": dtype_name(params.dtype),
+            "dtype": computed,
         }
         click.echo(json.dumps(record | figures))
     if stats:
-        click.echo(_sentence(figures, f"{adapter.name} {dtype_name(params.dtype)}"), err=True)
+        click.echo(_sentence(figures, f"{adapter.name} {computed}"), err=True)
     if interrupted:
         raise KeyboardInterrupt
 
