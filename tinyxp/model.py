@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 from tinyxp import ops
@@ -181,7 +181,6 @@ def rotation(
     return xp.cos(angles), xp.sin(angles)
 
 
-@lru_cache(maxsize=16)
 def rope_frequencies(config: Config) -> list[float]:
     """theta^(-2i/hd) for i < hd/2, in radians per position, stretched as config.rope_scaling says."""
     scaling = config.rope_scaling
