@@ -45,7 +45,12 @@ class JaxBackend(Backend):
             x = x.astype(np.int32) if x.dtype.itemsize == 8 else x
         if dtype is None and x.dtype.kind == "f":
             dtype = x.dtype.name  # JAX would make float32 of float64 without a word
-        return jnp.asarray(x, dtype=None if dtype is None else self.dtype(dtype), device=self.device(device))
+        if dtype is None:
+            there = x.copy()  # what is put may share memory, and ids change on the host
+        else:
+            with np.errstate(over="ignore"):
+                there = np.asarray(x, dtype=self.dtype(dtype))
+        return jax.device_put(there, self.device(device))  # jnp.asarray would compile for every shape
 
     def to_numpy(self, x: jax.Array) -> np.ndarray:
         return np.asarray(x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x)
@@ -222,7 +227,7 @@ class Stacked(Mapping[str, jax.Array]):
         self.names = list(params)
         self.rest = {name: x for name, x in params.items() if not name.startswith("blocks.")}
         blocks = [params.block(i) for i in range(params.config.n_layers)]
-        self.blocks = {name: jnp.stack([block[name] for block in blocks]) for name in blocks[0]}
+        self.blocks = _stack(blocks)
 
     def __getitem__(self, name: str) -> jax.Array:
         if name in self.rest:
@@ -235,6 +240,12 @@ class Stacked(Mapping[str, jax.Array]):
 
     def __len__(self) -> int:
         return len(self.names)
+
+
+@jax.jit
+def _stack(blocks: list[dict[str, jax.Array]]) -> dict[str, jax.Array]:
+    """Name -> (L, ...), all names in one compilation."""
+    return {name: jnp.stack([block[name] for block in blocks]) for name in blocks[0]}
 
 
 _stacked: WeakKeyDictionary[Params, Stacked] = WeakKeyDictionary()
@@ -347,7 +358,12 @@ class JaxDecoder(Decoder):
     def __init__(self, params: Params, batch: int, length: int) -> None:
         found = stacked(params)
         self.weights = Weights(found.blocks, found.rest)
+        self.steps = False
         super().__init__(params, batch, rounded(length))
+
+    def __call__(self, ids: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+        self.steps = ids.shape[1] == 1 and self.used > 0  # the last column of a prompt is none
+        return super().__call__(ids, mask)
 
     def empty(self, batch: int, length: int) -> Cache:
         """A new cache, its layers stacked; zeros come from NumPy, since XLA compiles them for each shape."""
@@ -355,7 +371,7 @@ class JaxDecoder(Decoder):
         shape = (config.n_layers, batch, config.n_kv_heads, length, config.head_dim)
 
         def zeros(shape: tuple[int, ...], dtype: Any) -> jax.Array:
-            return jnp.asarray(np.zeros(shape, dtype))
+            return jax.device_put(np.zeros(shape, dtype))
 
         return Cache(
             keys=zeros(shape, self.params.dtype),
@@ -368,7 +384,7 @@ class JaxDecoder(Decoder):
     def feed(self, ids: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
         b, t = ids.shape
         short = rounded(self.used + WIDE) <= 4 * SHORTEST  # beyond, one width has to do
-        width = 1 if t == 1 else NARROW if short and t <= NARROW else WIDE
+        width = 1 if self.steps else NARROW if short and t <= NARROW else WIDE
         self.make_room(width)
         padding = ((0, 0), (0, width - t))
         real = np.pad(np.ones((b, t), dtype=bool) if mask is None else mask, padding)
@@ -420,7 +436,7 @@ def _put_first(longer: jax.Array, x: jax.Array) -> jax.Array:
         return x
     host = np.zeros(longer.shape, longer.dtype)
     host[tuple(slice(size) for size in x.shape)] = np.asarray(x)
-    return jnp.asarray(host)
+    return jax.device_put(host)
 
 
 def _flatten_with_keys(params: Params) -> tuple[list[Any], Any]:
