@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from tinyxp.backends import transformers as peer
 
 import tinyxp
 from tinyxp import Config, Params
-from tinyxp.benchmark.limits import product
+from tinyxp.benchmark.limits import product, weights_pass
 from tinyxp.benchmark.work import ids_of
 from tinyxp.decoding import new_decoder
 from tinyxp.fusion import joined
@@ -212,18 +213,54 @@ def narrow() -> Contest:
     backend = tinyxp.backend("torch")
     ids = ids_of(params, 1, PROMPT)
     functions: dict[str, Callable[[], Any]] = {}
-    for dtype in ("float32", "bfloat16"):
-        there = backend.prepared(params.to(backend.xp, dtype=dtype))
+    wide = params.to(backend.xp)
+    kinds = {
+        "float32": backend.prepared(wide),
+        "bfloat16": backend.prepared(wide.to(dtype="bfloat16")),
+        "int8": backend.int8(wide),
+    }
+    for dtype, there in kinds.items():
         functions[f"{dtype} prefill"] = lambda there=there: new_decoder(there, 1, PROMPT)(ids)
         functions[f"{dtype} decode"] = step(there, 256)
-        functions[f"{dtype} matrix product"] = product(there).work
-        functions[f"{dtype} matrix-vector"] = vector_pass(there)
+        functions[f"{dtype} products of decode"] = weights_pass(there).work
+    for dtype in ("float32", "bfloat16"):
+        functions[f"{dtype} matrix product"] = product(kinds[dtype]).work
     ratios = [
         Ratio("bfloat16 prefill", "float32 prefill", 0.4),
         Ratio("bfloat16 decode", "float32 decode", 0.65),
+        Ratio("int8 decode", "float32 decode", 0.45),
+        Ratio("int8 prefill", "float32 prefill"),
         Ratio("bfloat16 matrix product", "float32 matrix product"),
-        Ratio("bfloat16 matrix-vector", "float32 matrix-vector"),
+        Ratio("bfloat16 products of decode", "float32 products of decode"),
+        Ratio("int8 products of decode", "float32 products of decode"),
     ]
+    return Contest(functions, ratios)
+
+
+def training() -> Contest:
+    """Loss and gradient of 16 windows of 128 tokens, without an optimiser, against a plain torch module."""
+    config = Config.preset("book")
+    params = tinyxp.init(config)
+    ids, targets = ids_of(params, 16, PROMPT), np.roll(ids_of(params, 16, PROMPT), -1, axis=1)
+    model = theirs(params, "sdpa").train()
+    x, y = torch.from_numpy(ids), torch.from_numpy(targets)
+
+    def plain() -> None:
+        model.zero_grad(set_to_none=True)
+        logits = model(input_ids=x, use_cache=False).logits
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
+
+    functions: dict[str, Callable[[], Any]] = {"transformers sdpa": plain}
+    ratios = []
+    for name in ("torch", "jax"):
+        backend = tinyxp.backend(name)
+        there = params.to(backend.xp)
+        a, b = backend.from_numpy(ids), backend.from_numpy(targets)
+        loss = partial(tinyxp.loss, kernels=backend.kernels if name == "torch" else None)
+        step = backend.value_and_grad(loss)
+        step = backend.jit(step) if name == "jax" else step
+        functions[name] = lambda s=step, p=there, a=a, b=b, n=backend: n.synchronize(s(p, a, b)[0])
+        ratios.append(Ratio(name, "transformers sdpa", 1.0))
     return Contest(functions, ratios)
 
 
@@ -235,4 +272,5 @@ CONTESTS: dict[str, Callable[[], Contest]] = {
     "gpt2-prefill": lambda: prefill("gpt2", {}),
     "gpt2-decode": lambda: decode("gpt2", {}),
     "narrow": narrow,
+    "training": training,
 }

@@ -61,7 +61,7 @@ def measured(plan: Plan) -> Memory:
         for _ in range(plan.steps):
             one()
 
-    peak = _bytes("VmRSS") + _growth(run) - before
+    peak = _peak(run) - before
     params = plan.params(backend, plan.dtypes[0])
     heads = [head(params, plan.prompt_tokens, last=last) for last in (False, True)]
     for work in heads:
@@ -71,12 +71,23 @@ def measured(plan: Plan) -> Memory:
 
 def _growth(work: Work) -> int:
     """How many bytes the process grows by at most while it works."""
-    with suppress(AttributeError):  # what earlier work left to be used again would hide what this takes
-        ctypes.CDLL(None).malloc_trim(0)
+    _trim()
+    held = _bytes("VmRSS")
+    return _peak(work) - held
+
+
+def _peak(work: Work) -> int:
+    """How many bytes the process holds at most while it works."""
+    _trim()
     RESET.write_text("5")  # the peak is now what is held
-    before = _bytes("VmRSS")
     work()
-    return _bytes("VmHWM") - before
+    return _bytes("VmHWM")
+
+
+def _trim() -> None:
+    """Gives back what earlier work left to be used again, which would hide what later work takes."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _bytes(field: str) -> int:

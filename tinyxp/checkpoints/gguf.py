@@ -139,7 +139,8 @@ def _tensor(name: str, data: np.ndarray, place: Place, qtype: Any, size: int, pl
         if kind is None:
             return _dequantise(name, data[place.start : place.start + size], qtype, place.shape)
         values = floats(data, place.start, kind, place.shape)
-        return values if plain else values.astype(np.float32, copy=False)
+        # Beside quantised tensors a copy, for a view would keep the whole file in memory.
+        return values if plain else values.astype(np.float32)
 
     steps = ("dequantised",) if kind is None else ()
     return Tensor(place.shape, qtype.name, kind if kind and plain else "float32", size, read, steps)

@@ -1,0 +1,110 @@
+"""What is counted or measured once, in processes of its own: memory, first token, compilations, accuracy."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tinyxp.benchmark.memory import memory
+from tinyxp.benchmark.plan import Plan
+
+MODEL = "smollm2-135m"
+
+
+def memories() -> list[dict[str, Any]]:
+    """Peak memory of prefill and steps against weights and cache, at most 15 % more."""
+    rows = []
+    for backend, dtype in (("numpy", "float32"), ("torch", "float32"), ("torch", "int8"), ("jax", "float32")):
+        plan = Plan(model=MODEL, backends=(backend,), dtypes=(dtype,), repeats=5)
+        found = memory(plan, backend, dtype)
+        rows.append({"name": f"{backend} {dtype}", **found._asdict()})
+    return rows
+
+
+def first_token(gguf: str, runs: int = 5) -> list[dict[str, Any]]:
+    """Seconds from the start of ``tinyxp generate`` to the first character that it writes."""
+    rows = []
+    for backend in ("numpy", "torch", "jax"):
+        command = [sys.executable, "-m", "tinyxp", "generate", "Once upon a time", "-m", gguf, "-n", "2"]
+        seconds = []
+        for _ in range(runs):
+            start = time.perf_counter()
+            with subprocess.Popen([*command, "--backend", backend], stdout=subprocess.PIPE) as process:
+                assert process.stdout is not None
+                process.stdout.read(1)
+                seconds.append(time.perf_counter() - start)
+        rows.append({"name": backend, "first": seconds[0], "median": statistics.median(seconds)})
+    return rows
+
+
+COUNT = """
+import json, time
+import jax, numpy as np
+import tinyxp
+
+compiled = []
+def hear(event, seconds, **_):
+    if event.endswith("backend_compile_duration"):
+        compiled.append(seconds)
+jax.monitoring.register_event_duration_secs_listener(hear)
+params = tinyxp.init(tinyxp.Config.preset({model!r}), xp=jax.numpy)
+prompts = np.random.default_rng(0).permutation({longest})[:100] + 1
+del compiled[:]
+start = time.perf_counter()
+tinyxp.generate(params, [[1] * {first}], 2)
+first, seconds = len(compiled), time.perf_counter() - start
+spent = sum(compiled)
+for length in prompts.tolist():
+    tinyxp.generate(params, [[1] * length], 3)
+print(json.dumps([first, seconds, spent, len(compiled)]))
+"""
+
+
+def compilations() -> list[dict[str, Any]]:
+    """What XLA compiles, eager operations too, from the first prompt on and for 100 lengths of prompt."""
+    rows = []
+    for model, first, longest in (("tiny", 10, 64), ("smollm2-135m", 128, 100), ("book", 20, 120)):
+        code = COUNT.format(model=model, longest=longest, first=first)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        count, seconds, spent, total = json.loads(done.stdout.splitlines()[-1])
+        rows.append({"name": model, "first": count, "seconds": seconds, "compiling": spent, "total": total})
+    return rows
+
+
+def accuracy(gguf: str, text: str, tokens: int = 1024) -> list[dict[str, Any]]:
+    """The mean over a text's positions of KL(float32 || other) in nats, and how often the likeliest token is
+    the same, for other dtypes on torch.
+    """
+    import torch
+
+    import tinyxp
+
+    backend = tinyxp.backend("torch")
+    params = tinyxp.load(gguf, xp=torch)
+    ids = [tinyxp.load_tokenizer(gguf).encode(Path(text).read_text())[:tokens]]
+
+    def logs(f: Any) -> torch.Tensor:
+        return torch.log_softmax(f(ids)[0].double(), -1)
+
+    exact = logs(backend.compile(params))
+    others = {"bfloat16": params.to(dtype="bfloat16"), "int8": backend.int8(params)}
+    rows = []
+    for name, other in others.items():
+        found = logs(backend.compile(other))
+        divergence = (exact.exp() * (exact - found)).sum(-1).mean().item()
+        same = (exact.argmax(-1) == found.argmax(-1)).double().mean().item()
+        rows.append({"name": name, "tokens": len(ids[0]), "kl": divergence, "same": same})
+    return rows
+
+
+def environment() -> tuple[str | None, str | None]:
+    """The GGUF and the text that some of these need, where the variables name them."""
+    data = os.environ.get("TINYXP_TEST_DATA")
+    text = None if data is None else next(iter(sorted(Path(data).rglob("*sherlock*.txt"))), None)
+    return os.environ.get("TINYXP_TEST_SMOLLM2"), None if text is None else str(text)
