@@ -31,8 +31,9 @@ class NumpyBackend(Backend):
             if apart or not x.flags.c_contiguous or x.dtype != first.dtype or x.shape[1:] != first.shape[1:]:
                 return None
             end += x.nbytes
-        rows = sum(x.shape[0] for x in arrays)
-        return as_strided(first, (rows, *first.shape[1:]), first.strides, writeable=first.flags.writeable)
+        shape = (sum(x.shape[0] for x in arrays), *first.shape[1:])
+        row = math.prod(first.shape[1:]) * first.itemsize  # the stride of a single row may be any number
+        return as_strided(first, shape, (row, *first.strides[1:]), writeable=first.flags.writeable)
 
 
 def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None, *, xp: Any) -> np.ndarray:
