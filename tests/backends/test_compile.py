@@ -1,0 +1,159 @@
+"""``Backend.compile``: forward for parameters that stay, as fast as each library makes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxp
+from tinyxp import Params, forward, ops
+from tinyxp.testing.laws.reference import exact
+from tinyxp.testing.strategies import random_arrays
+from tinyxp.testing.subject import POOL
+
+from ..reference import (
+    EPSILON,
+    GPT2_CONFIG,
+    IDS,
+    LLAMA_CONFIG,
+    LLAMA_TIED_CONFIG,
+    distance,
+    drawn,
+    filled,
+    float64_on,
+    host,
+    kind,
+    libraries,
+)
+
+CONFIGS = {
+    "gpt2": GPT2_CONFIG,
+    "untied gpt2": replace(GPT2_CONFIG, tie_embeddings=False, mlp="gelu"),
+    "llama": LLAMA_CONFIG,
+    "tied llama": LLAMA_TIED_CONFIG,
+    "biases": replace(LLAMA_CONFIG, attn_bias=True, attn_out_bias=True, mlp_bias=True),
+}
+TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 0.15, "float16": 0.02}
+"""Logits of size 3; half precision rounds some sixty times on the way."""
+
+LIBRARIES = pytest.mark.parametrize("library", libraries("numpy", "torch", "jax", "strict"))
+TWO = [[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]]
+MASK = [[False, False, True, True, True], [True, True, True, True, False]]
+POSITIONS = [[0, 2, 3, 7, 9], [1, 1, 2, 3, 4]]
+REAL = np.array(MASK)
+
+
+@LIBRARIES
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_it_is_forward(library: str, config: Any) -> None:
+    backend = tinyxp.backend(library)
+    with float64_on(backend):
+        for dtype in backend.dtypes():
+            params = drawn(config).to(backend.xp, dtype=dtype)
+            there = {name: host(x).astype(np.float64) for name, x in params.items()}
+            exactly = Params(there, config)
+            compiled = backend.compile(params)
+            for ids, given in (
+                (IDS, {}),
+                (TWO, {"mask": MASK}),
+                (TWO, {"positions": POSITIONS}),
+                (TWO, {"mask": MASK, "positions": POSITIONS}),
+                (np.asarray(TWO), {"mask": np.asarray(MASK)}),
+                ([[7]], {}),
+            ):
+                found, expected = compiled(ids, **given), forward(exactly, ids, **given)
+                assert backend.is_array(found)
+                assert kind(found) == dtype
+                seen = REAL if "mask" in given else np.ones(np.shape(ids), dtype=bool)
+                assert distance(host(found)[seen], expected[seen]) <= TOLERANCE[dtype], (dtype, given)
+
+
+@LIBRARIES
+def test_it_is_called_again_with_other_shapes(library: str) -> None:
+    backend = tinyxp.backend(library)
+    compiled = backend.compile(filled(LLAMA_CONFIG).to(backend.xp, dtype="float32"))
+    for width in (1, 2, 5, 2):
+        ids = np.arange(3 * width).reshape(3, width) % 11
+        assert distance(compiled(ids), forward(filled(LLAMA_CONFIG), ids)) <= 1e-5
+
+
+REFUSED: list[tuple[Any, dict[str, Any]]] = [
+    ([[3, 11]], {}),
+    ([[-1, 3]], {}),
+    ([[0.5, 1.0]], {}),
+    ([3, 1], {}),
+    ([[]], {}),
+    (IDS, {"mask": [[1, 1, 1]]}),
+    (IDS, {"mask": [[2] * 5]}),
+    (IDS, {"positions": [[0, 1, 2, 3, 16]]}),
+    (IDS, {"positions": [[0, 1, 2, 3, -1]]}),
+    (IDS, {"positions": [[0, 1]]}),
+    ([[1] * 17], {}),
+]
+
+
+@LIBRARIES
+@pytest.mark.parametrize("ids, given", REFUSED, ids=repr)
+def test_it_refuses_what_forward_refuses(library: str, ids: Any, given: dict[str, Any]) -> None:
+    backend = tinyxp.backend(library)
+    params = filled(GPT2_CONFIG).to(backend.xp, dtype="float32")
+    with pytest.raises(ValueError) as ours:  # noqa: PT011 - the message is compared
+        forward(params, ids, **given)
+    with pytest.raises(ValueError) as theirs:  # noqa: PT011
+        backend.compile(params)(ids, **given)
+    assert str(theirs.value) == str(ours.value)
+
+
+@LIBRARIES
+def test_it_leaves_the_parameters_as_they_are(library: str) -> None:
+    backend = tinyxp.backend(library)
+    params = drawn(LLAMA_CONFIG).to(backend.xp)
+    before = dict(params)
+    backend.compile(params)(IDS)
+    assert all(params[name] is x for name, x in before.items())
+    assert all(np.array_equal(host(x), drawn(LLAMA_CONFIG)[name]) for name, x in before.items())
+
+
+def test_torch_keeps_nothing_for_gradients() -> None:
+    torch = pytest.importorskip("torch")
+    params = drawn(LLAMA_CONFIG).to(tinyxp.backend("torch").xp)
+    for x in params.values():
+        x.requires_grad_(True)
+    assert forward(params, IDS).requires_grad
+    assert not tinyxp.backend("torch").compile(params)(IDS).requires_grad
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
+
+
+# Rounding
+
+
+def errors(library: str, config: Any, seed: int) -> tuple[float, dict[str, float]]:
+    """How far float32 logits are from the referee, relative to the largest: the pure path's, the others'."""
+    backend = tinyxp.backend(library)
+    arrays = {name: x.astype(np.float32) for name, x in random_arrays(config, seed).items()}
+    ids = np.random.default_rng(seed).integers(0, config.vocab_size, (3, 9))
+    truth = exact(config, {name: x.astype(np.float64) for name, x in arrays.items()}, ids)
+    params = Params(arrays, config).to(backend.xp)
+    scale = float(np.max(np.abs(truth)))
+
+    def error(logits: Any) -> float:
+        return distance(logits, truth) / scale
+
+    kernels = ops.Kernels(**backend.kernels)
+    with backend.inference():
+        fast = {"kernels": error(forward(params, ids, kernels=kernels))}
+    return error(forward(params, ids)), fast | {"compiled": error(backend.compile(params)(ids))}
+
+
+@pytest.mark.parametrize("library", libraries("numpy", "torch", "jax"))
+@pytest.mark.parametrize("number", range(len(POOL)))
+def test_the_fast_path_rounds_hardly_more_than_the_pure_one(library: str, number: int) -> None:
+    """Over some weights, since a single case is luck: of each path its largest error."""
+    found = [errors(library, POOL[number], seed) for seed in range(8)]
+    pure = max(error for error, _ in found)
+    for path in found[0][1]:
+        assert max(fast[path] for _, fast in found) <= 2.0 * pure + EPSILON["float32"], path
