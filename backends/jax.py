@@ -102,6 +102,11 @@ class JaxBackend(Backend):
         compiled = jax.jit(compute)
 
         def forward(ids: Any, *, positions: Any = None, mask: Any = None) -> jax.Array:
+            plain = positions is None and mask is None and isinstance(ids, jax.Array)
+            if plain and ids.ndim == 2 and ids.dtype == self.index_dtype:
+                logits = compiled(leaves, ids, None, None)
+                prepare(params, ids, None, None, None)  # while XLA computes
+                return logits
             inputs = prepare(params, ids, positions, mask, None)
             return compiled(leaves, inputs.ids, inputs.positions, inputs.mask)
 
@@ -388,7 +393,8 @@ class JaxDecoder(Decoder):
         self.make_room(width)
         padding = ((0, 0), (0, width - t))
         real = np.pad(np.ones((b, t), dtype=bool) if mask is None else mask, padding)
-        padded, columns = np.pad(ids, padding).astype(self.index_dtype), np.asarray(t, self.index_dtype)
+        padded = np.pad(ids, padding, mode="edge").astype(self.index_dtype)  # of 0 a model may make NaN
+        columns = np.asarray(t, self.index_dtype)
         config = self.params.config
         logits, self.cache = _extend(self.weights, padded, self.cache, real, columns, config=config)
         self.used += t
