@@ -101,16 +101,15 @@ def gelu_tanh(x: np.ndarray, *, xp: Any) -> np.ndarray:
 
 
 def rotary(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, xp: Any) -> np.ndarray:
-    """``tinyxp.ops.rotary``, each half written where it belongs."""
+    """``tinyxp.ops.rotary`` as (a, b) (cos, cos) + (b, a) (-sin, sin), x read as projections leave it."""
     half = x.shape[-1] // 2
-    a, b = x[..., :half], x[..., half:]
-    cos, sin = ops.cast(cos, x.dtype, xp=np), ops.cast(sin, x.dtype, xp=np)
-    y = np.empty(x.shape, x.dtype)
-    np.multiply(a, cos, out=y[..., :half])
-    y[..., :half] -= b * sin
-    np.multiply(b, cos, out=y[..., half:])
-    y[..., half:] += a * sin
-    return y
+    x = x.swapaxes(1, 2)  # (b, t, h, hd)
+    cos = np.concatenate((cos, cos), axis=-1, dtype=x.dtype).swapaxes(1, 2)
+    sin = np.concatenate((-sin, sin), axis=-1, dtype=x.dtype).swapaxes(1, 2)
+    swapped = np.concatenate((x[..., half:], x[..., :half]), axis=-1)
+    swapped *= sin
+    swapped += x * cos
+    return swapped.swapaxes(1, 2)
 
 
 def attention(
@@ -124,7 +123,7 @@ def attention(
     grouped = (q * (1.0 / math.sqrt(hd))).reshape(b, g, h // g * t, hd)
     scores = np.matmul(grouped, k.swapaxes(-1, -2)).reshape(b, h, t, s)
     if t > 1 or not visible.all():
-        np.copyto(scores, -np.inf, where=~visible)
+        scores += np.where(visible, q.dtype.type(0.0), q.dtype.type(-np.inf))
     # Where nothing is visible, -inf stays -inf, and the total 0.
     scores -= np.maximum(np.maximum.reduce(scores, axis=-1, keepdims=True), LOWEST[q.dtype])
     np.exp(scores, scores)

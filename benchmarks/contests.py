@@ -136,7 +136,7 @@ def decode(preset: str, goals: dict[str, float]) -> Contest:
             functions[f"{name}, cache {length}"] = step(params, length)
             ratios.append(Ratio(f"{name}, cache {length}", f"{name} matrix-vector", goals.get("limit")))
         ratios.append(Ratio(f"{name}, cache 256", "transformers", goals.get(name)))
-    return Contest(functions, ratios, calls=4)
+    return Contest(functions, ratios, calls=16)
 
 
 def step(params: Params, length: int) -> Callable[[], Any]:
@@ -234,7 +234,7 @@ def narrow() -> Contest:
         Ratio("bfloat16 products of decode", "float32 products of decode"),
         Ratio("int8 products of decode", "float32 products of decode"),
     ]
-    return Contest(functions, ratios)
+    return Contest(functions, ratios, calls=4)
 
 
 def training() -> Contest:
