@@ -164,6 +164,11 @@ class TorchDecoder(InPlaceDecoder):
             return super().__call__(ids, mask)
 
 
+def _inferring() -> bool:
+    """Whether gradients are out of the question, and no compiler is looking."""
+    return not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
+
+
 def linear(
     x: torch.Tensor, weight: torch.Tensor | Int8, bias: torch.Tensor | None = None, *, xp: Any
 ) -> torch.Tensor:
@@ -177,14 +182,14 @@ def linear(
     if bias is not None and bias.dtype != x.dtype:
         bias = bias.to(x.dtype)
     large = weight.numel() >= LARGE and x.dtype == torch.float32 and weight.device.type == "cpu"
-    if large and torch.is_inference_mode_enabled() and torch.backends.mkldnn.is_available():
+    if large and _inferring() and torch.backends.mkldnn.is_available():
         return ONEDNN_LINEAR(x, weight, bias, "none", [], "")  # type: ignore[no-any-return]
     return F.linear(x, weight, bias)
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float, *, xp: Any) -> torch.Tensor:
     """``tinyxp.ops.rms_norm``, fused; without gradients by the norm of vectors, which is faster yet."""
-    if not torch.is_inference_mode_enabled():
+    if not _inferring():
         return F.rms_norm(x, x.shape[-1:], weight.to(x.dtype), eps)
     d, wide = x.shape[-1], torch.float64 if x.dtype == torch.float64 else torch.float32
     scale = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide)

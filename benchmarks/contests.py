@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+import transformers
 from tinyxp.backends import transformers as peer
 
 import tinyxp
@@ -22,6 +25,10 @@ from tinyxp.fusion import joined
 from .contest import Contest, Ratio
 
 PROMPT = 128
+FORWARD = inspect.signature(transformers.LlamaForCausalLM.forward).parameters
+ARGUMENT = (
+    "cache" if "cache" in FORWARD else "past_key_values"
+)  # its name from transformers 5.24 on, and before
 LIBRARIES = ("numpy", "torch", "jax")
 
 
@@ -163,12 +170,14 @@ def their_step(params: Params) -> Callable[[], Any]:
     """One token of transformers with its cache, at the same position."""
     model = theirs(params, "sdpa")
     prompt = torch.from_numpy(ids_of(params, 1, PROMPT))
-    cache = their_logits(model, prompt, use_cache=True).past_key_values
+    first = their_logits(model, prompt, use_cache=True).past_key_values
+    cache = copy.deepcopy(first)
 
     def one() -> None:
+        nonlocal cache
         if cache.get_seq_length() >= PROMPT + 64:
-            cache.crop(PROMPT)
-        their_logits(model, prompt[:, :1], use_cache=True, past_key_values=cache)
+            cache = copy.deepcopy(first)
+        their_logits(model, prompt[:, :1], use_cache=True, **{ARGUMENT: cache})
 
     return one
 
