@@ -11,7 +11,7 @@ GENERATE := $(BIN)/tinyxp generate "$$PROMPT" -m $(SMOLLM2) -n $(TOKENS) --stats
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TINYXP_TEST_SMOLLM2=$(abspath $(SMOLLM2)) \
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo demo-all test test-long lint check conformance mutants docs clean
+.PHONY: demo demo-all test test-long lint check conformance mutants bench bench-check docs clean
 .DELETE_ON_ERROR:
 
 demo: .venv/core $(SMOLLM2)
@@ -51,6 +51,14 @@ mutants: .venv/mutation
 	rm -rf mutants
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/mutmut run --max-children 2 > .cache/mutmut.log
 	$(BIN)/python tests/mutation/report.py > docs/mutmut.md
+
+# Three runs by turns; nothing else should be running.
+bench: .venv/test $(SMOLLM2)
+	TINYXP_TEST_SMOLLM2=$(abspath $(SMOLLM2)) $(BIN)/python -W ignore -m benchmarks --record
+	$(BIN)/tinyxp bench gpt2 --plot docs/gpt2.png > docs/gpt2.txt
+
+bench-check: .venv/test
+	$(BIN)/python -W ignore -m benchmarks --runs 1 --check
 
 docs: .venv/test
 	$(BIN)/python -m tinyxp.testing.catalogue > docs/laws.md
