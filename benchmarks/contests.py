@@ -51,7 +51,7 @@ def their_logits(model: Any, ids: torch.Tensor, **more: Any) -> Any:
     return model(input_ids=ids, **more)
 
 
-def tiny(rows: int, columns: int) -> tuple[dict[str, Callable[[], Any]], Params]:
+def tiny(rows: int, columns: int) -> dict[str, Callable[[], Any]]:
     """forward, compiled and transformers on the default model of 26,784 parameters."""
     params = tinyxp.init(Config())
     ids = ids_of(params, rows, columns)
@@ -70,18 +70,21 @@ def tiny(rows: int, columns: int) -> tuple[dict[str, Callable[[], Any]], Params]
         pure = jitted if name == "jax" else tinyxp.forward
         functions[f"{name} forward"] = lambda b=backend, f=pure, p=there, x=x: b.synchronize(f(p, x))
         functions[f"{name} compiled"] = lambda b=backend, f=fast, x=x: b.synchronize(f(x))
-    return functions, params
+        if name == "torch":
+            functions["torch compiled, torch.compile"] = partial(backend.jit(fast), x)
+    return functions
 
 
 def tiny_short() -> Contest:
     """Tiny model, ids (2, 5): overhead alone."""
-    functions, _ = tiny(2, 5)
+    functions = tiny(2, 5)
     goals = {
         "numpy forward": 0.40,
         "torch forward": 0.50,
         "jax forward": 0.18,
         "numpy compiled": 0.25,
         "torch compiled": 0.40,
+        "torch compiled, torch.compile": 0.40,
         "jax compiled": 0.10,
     }
     ratios = [Ratio(name, "transformers eager", goal) for name, goal in goals.items()]
@@ -90,13 +93,14 @@ def tiny_short() -> Contest:
 
 def tiny_long() -> Contest:
     """Tiny model, ids (8, 64)."""
-    functions, _ = tiny(8, 64)
+    functions = tiny(8, 64)
     goals = {"numpy": 1.5, "torch": 0.8, "jax": 0.5}
     ratios = [
         Ratio(f"{name} {form}", "transformers sdpa", goal)
         for name, goal in goals.items()
         for form in ("forward", "compiled")
     ]
+    ratios.append(Ratio("torch compiled, torch.compile", "transformers sdpa", goals["torch"]))
     return Contest(functions, ratios, calls=100)
 
 

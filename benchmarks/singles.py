@@ -106,5 +106,5 @@ def accuracy(gguf: str, text: str, tokens: int = 1024) -> list[dict[str, Any]]:
 def environment() -> tuple[str | None, str | None]:
     """The GGUF and the text that some of these need, where the variables name them."""
     data = os.environ.get("TINYXP_TEST_DATA")
-    text = None if data is None else next(iter(sorted(Path(data).rglob("*sherlock*.txt"))), None)
+    text = None if data is None else next(iter(sorted(Path(data).rglob("tinyshakespeare.txt"))), None)
     return os.environ.get("TINYXP_TEST_SMOLLM2"), None if text is None else str(text)
