@@ -131,6 +131,28 @@ def test_weights_are_joined_only_with_their_biases(library: str) -> None:
     assert {name for name in block if "+" in name} == {f"{QKV}.weight", f"{QKV}.bias"}
 
 
+@VIEWS
+def test_what_is_of_several_dtypes_stays_so(library: str) -> None:
+    arrays = dict(separate(LLAMA_CONFIG, library))
+    backend = tinyxp.backend(library)
+    arrays["blocks.0.mlp.up.weight"] = backend.astype(arrays["blocks.0.mlp.up.weight"], "float64")
+    dtypes = {name: x.dtype for name, x in arrays.items()}
+    found = Params(laid_together(dict(arrays), LLAMA_CONFIG, backend), LLAMA_CONFIG)
+    assert {name: x.dtype for name, x in found.items()} == dtypes
+    assert f"{GATE_UP}.weight" not in joined(found).block(0)
+    assert f"{GATE_UP}.weight" in joined(found).block(1)
+
+
+def test_what_lies_on_several_devices_stays_so() -> None:
+    pytest.importorskip("torch")
+    arrays = dict(separate(LLAMA_CONFIG, "torch"))
+    backend, name = tinyxp.backend("torch"), "blocks.0.attn.k.weight"
+    arrays[name] = backend.astype(arrays[name], None, "meta")
+    found = Params(laid_together(dict(arrays), LLAMA_CONFIG, backend), LLAMA_CONFIG)
+    assert found[name] is arrays[name]
+    assert str(found["blocks.0.attn.q.weight"].device) == "cpu"
+
+
 # What does not
 
 

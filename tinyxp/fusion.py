@@ -18,14 +18,16 @@ JOINT = (("attn.q", "attn.k", "attn.v"), ("mlp.gate", "mlp.up"))
 def laid_together(arrays: dict[str, Array], config: Config, backend: Backend) -> dict[str, Array]:
     """The same parameters, those that are projected together now rows of one array each.
 
-    Nothing is copied that lies so already, nor where the library has no views. The given dictionary is
+    Nothing is copied that lies so already, nor what is of several dtypes or on several devices, nor where the
+    library has no views. The given dictionary is
     changed group by group, so that no second copy of the whole is alive where nobody else holds the arrays.
     """
     if not backend.has_views:
         return arrays
     for names in _groups(config, arrays):
         parts = [arrays[name] for name in names]
-        if backend.joined(parts) is not None:
+        kinds = {(str(part.dtype), str(backend.device_of(part))) for part in parts}
+        if len(kinds) > 1 or backend.joined(parts) is not None:
             continue
         whole, start = backend.xp.concat(parts, axis=0), 0
         for name, part in zip(names, parts, strict=True):
