@@ -84,7 +84,9 @@ class JaxBackend(Backend):
         return jax.value_and_grad(f)
 
     def prepared(self, params: Params) -> Params:
-        return params.held_as(stacked(params))
+        found = stacked(params)
+        jax.block_until_ready(found.blocks)
+        return params.held_as(found)
 
     def compile(self, params: Params) -> Callable[..., jax.Array]:
         leaves, static = params._flatten()
@@ -98,7 +100,7 @@ class JaxBackend(Backend):
 
         def forward(ids: Any, *, positions: Any = None, mask: Any = None) -> jax.Array:
             plain = positions is None and mask is None and isinstance(ids, jax.Array)
-            if plain and ids.ndim == 2 and ids.dtype == self.index_dtype:
+            if plain and ids.ndim == 2 and ids.size and ids.dtype == self.index_dtype:
                 logits = compiled(leaves, ids, None, None)
                 prepare(params, ids, None, None, None)  # while XLA computes
                 return logits

@@ -239,7 +239,7 @@ def _greedy(
 
 
 class JaxDecoder(Decoder):
-    """Compiles a step and two widths of prefill for each of a few lengths of the cache, whatever the prompts.
+    """Compiles a step and two widths of prefill, one for long caches, for each of a few lengths of the cache.
 
     Columns are padded on the right; the slots of that padding are written over by the next. The blocks are
     stacked in a copy, which lives as long as the parameters do, unless they come from ``prepared``.
@@ -252,7 +252,7 @@ class JaxDecoder(Decoder):
         found = stacked(params)
         self.weights = Weights(found.blocks, found.rest)
         self.steps = False
-        super().__init__(params, batch, rounded(length))
+        super().__init__(params, batch, cache_length(length))
 
     def __call__(self, ids: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         self.steps = ids.shape[1] == 1 and self.used > 0  # the last column of a prompt is none
@@ -276,7 +276,8 @@ class JaxDecoder(Decoder):
 
     def feed(self, ids: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
         b, t = ids.shape
-        short = rounded(self.used + WIDE) <= 4 * SHORTEST  # beyond, one width has to do
+        slots = max(self.cache.real.shape[1], cache_length(self.used + WIDE))
+        short = slots <= 4 * SHORTEST  # beyond, one width has to do
         width = 1 if self.steps else NARROW if short and t <= NARROW else WIDE
         self.make_room(width)
         padding = ((0, 0), (0, width - t))
@@ -290,7 +291,7 @@ class JaxDecoder(Decoder):
 
     def make_room(self, columns: int) -> None:
         slots = self.cache.real.shape[1]
-        more = rounded(self.used + columns) - slots
+        more = cache_length(self.used + columns) - slots
         if more > 0:
             longer = self.empty(self.cache.real.shape[0], slots + more)
             self.cache = jax.tree.map(_put_first, longer, self.cache)
@@ -316,7 +317,7 @@ class JaxDecoder(Decoder):
         return np.asarray(state.ids)[:, :done], np.asarray(state.finite)[:, :done]
 
 
-def rounded(length: int) -> int:
+def cache_length(length: int) -> int:
     """The lengths that caches have: the shortest and its multiples by 4."""
     found = SHORTEST
     while found < length:

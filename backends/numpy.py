@@ -123,7 +123,7 @@ def attention(
     grouped = (q * (1.0 / math.sqrt(hd))).reshape(b, g, h // g * t, hd)
     scores = np.matmul(grouped, k.swapaxes(-1, -2)).reshape(b, h, t, s)
     if t > 1 or not visible.all():
-        scores += np.where(visible, q.dtype.type(0.0), q.dtype.type(-np.inf))
+        np.copyto(scores, -np.inf, where=~visible)
     # Where nothing is visible, -inf stays -inf, and the total 0.
     scores -= np.maximum(np.maximum.reduce(scores, axis=-1, keepdims=True), LOWEST[q.dtype])
     np.exp(scores, scores)

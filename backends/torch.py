@@ -27,13 +27,20 @@ def _namespace() -> ModuleType:
     asks for.
     """
     found = ModuleType("torch")
-    vars(found).update({name: value for name, value in vars(compat).items() if not name.startswith("__")})
-    for name in ("concat", "matmul", "where"):
-        setattr(found, name, getattr(torch, name))
-    found.permute_dims = torch.permute  # type: ignore[attr-defined]
-    for function in (matrix_transpose, reshape, result_type):
+    kept = ("__array_api_version__", "__array_namespace_info__")
+    public = {name: x for name, x in vars(compat).items() if name in kept or not name.startswith("__")}
+    vars(found).update(public | {"matmul": torch.matmul, "where": torch.where})
+    for function in (concat, matrix_transpose, permute_dims, reshape, result_type):
         setattr(found, function.__name__, function)
     return found
+
+
+def concat(arrays: Sequence[torch.Tensor], /, *, axis: int | None = 0) -> torch.Tensor:
+    return compat.concat(arrays, axis=None) if axis is None else torch.cat(tuple(arrays), axis)
+
+
+def permute_dims(x: torch.Tensor, /, axes: tuple[int, ...]) -> torch.Tensor:
+    return x.permute(axes)
 
 
 def matrix_transpose(x: torch.Tensor, /) -> torch.Tensor:
@@ -52,7 +59,7 @@ def result_type(*arrays_and_dtypes: Any) -> torch.dtype:
 
 LARGE = 2**18
 """From how many numbers on a matrix is worth oneDNN's overhead of some 15 microseconds."""
-ONEDNN_LINEAR = torch.ops.mkldnn._linear_pointwise.default
+ONEDNN_LINEAR = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # torch can be built without oneDNN
 
 
 class TorchBackend(Backend):
@@ -109,7 +116,8 @@ class TorchBackend(Backend):
                 return None
             end += x.numel() * x.element_size()
         shape = (sum(x.shape[0] for x in arrays), *first.shape[1:])
-        return first.detach().as_strided(shape, first.stride())
+        # The stride of a single row says nothing.
+        return first.detach().as_strided(shape, (math.prod(first.shape[1:]), *first.stride()[1:]))
 
     def compile(self, params: Params) -> Callable[..., torch.Tensor]:
         forward = super().compile(params)
@@ -121,8 +129,13 @@ class TorchBackend(Backend):
 
         return inferred
 
+    def prepared(self, params: Params) -> Params:
+        with torch.no_grad():  # or a graph would keep the given ones alive
+            return super().prepared(params)
+
     def int8(self, params: Params) -> Params:
-        return int8(params)
+        with torch.no_grad():
+            return int8(params)
 
     def inference(self) -> Any:
         return torch.inference_mode()
@@ -182,7 +195,7 @@ def linear(
     if bias is not None and bias.dtype != x.dtype:
         bias = bias.to(x.dtype)
     large = weight.numel() >= LARGE and x.dtype == torch.float32 and weight.device.type == "cpu"
-    if large and _inferring() and torch.backends.mkldnn.is_available():
+    if large and ONEDNN_LINEAR is not None and _inferring():
         return ONEDNN_LINEAR(x, weight, bias, "none", [], "")  # type: ignore[no-any-return]
     return F.linear(x, weight, bias)
 
@@ -190,11 +203,11 @@ def linear(
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float, *, xp: Any) -> torch.Tensor:
     """``tinyxp.ops.rms_norm``, fused; without gradients by the norm of vectors, which is faster yet."""
     if not _inferring():
-        return F.rms_norm(x, x.shape[-1:], weight.to(x.dtype), eps)
+        return F.rms_norm(x, x.shape[-1:], eps=eps) * weight.to(x.dtype)
     d, wide = x.shape[-1], torch.float64 if x.dtype == torch.float64 else torch.float32
     scale = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide)
     scale.square_().add_(d * eps).rsqrt_().mul_(math.sqrt(d))
-    return (x * scale).to(x.dtype).mul_(weight)
+    return (x * scale).to(x.dtype).mul_(weight.to(x.dtype))
 
 
 def silu(x: torch.Tensor, *, xp: Any) -> torch.Tensor:

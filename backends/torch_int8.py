@@ -13,6 +13,8 @@ from tinyxp.params import Params
 
 FEW = 16
 """Up to how many rows torch's own product of bfloat16 and int8 is faster than undoing the matrix first."""
+WHOLE = 16
+"""Its loops take so many columns at a time, and do not look where a row ends."""
 
 
 class Int8(NamedTuple):
@@ -33,12 +35,12 @@ class Int8(NamedTuple):
     def nbytes(self) -> int:
         return self.values.nbytes + self.scale.nbytes
 
-    def rows(self) -> torch.Tensor:
+    def dequantised(self) -> torch.Tensor:
         """The matrix that it stands for, in bfloat16. (o, i)."""
         return self.values.to(torch.bfloat16) * self.scale[:, None]
 
 
-def rounded(weight: torch.Tensor) -> Int8:
+def quantised(weight: torch.Tensor) -> Int8:
     """The nearest Int8 to a matrix (o, i), given scales that are rounded before the values are."""
     scale = (weight.float().abs().amax(1).clamp_min(1e-30) / 127).to(torch.bfloat16)
     values = (weight.float() / scale.float()[:, None]).round().clamp(-127, 127)
@@ -48,22 +50,24 @@ def rounded(weight: torch.Tensor) -> Int8:
 def linear(x: torch.Tensor, weight: Int8, bias: torch.Tensor | None) -> torch.Tensor:
     """x W^T + b, products in bfloat16 and summed in float32. x (..., i) -> (..., o) in x's dtype."""
     flat = x.reshape(-1, x.shape[-1]).to(torch.bfloat16)
-    if flat.shape[0] <= FEW and flat.device.type == "cpu":
-        y = torch._weight_int8pack_mm(flat, weight.values, weight.scale)
+    if flat.shape[0] <= FEW and flat.shape[1] % WHOLE == 0 and flat.device.type == "cpu":
+        y = torch._weight_int8pack_mm(flat.contiguous(), weight.values, weight.scale)
     else:
-        y = F.linear(flat, weight.rows())
+        y = F.linear(flat, weight.dequantised())
     y = y.to(x.dtype).reshape(*x.shape[:-1], -1)
     return y if bias is None else y + bias.to(x.dtype)
 
 
 def int8(params: Params) -> Params:
     """``TorchBackend.int8``."""
+    if any(isinstance(x, Int8) for x in params.values()):
+        return params
     config = replace(params.config, tie_embeddings=False)
     tables = ("embed.weight", "pos_embed.weight")
     arrays: dict[str, Any] = {
-        name: rounded(x) if x.ndim == 2 and name not in tables else x for name, x in params.items()
+        name: quantised(x) if x.ndim == 2 and name not in tables else x for name, x in params.items()
     }
-    arrays.setdefault("head.weight", rounded(params["embed.weight"]))
+    arrays.setdefault("head.weight", quantised(params["embed.weight"]))
     blocks = [_joined(arrays, f"blocks.{i}.", list(params.block(i))) for i in range(config.n_layers)]
     return params.held_as(arrays, blocks, config)
 

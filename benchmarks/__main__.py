@@ -33,6 +33,9 @@ def main(names: tuple[str, ...], runs: int, repeats: int, record: bool, check: b
     unknown = sorted(set(names) - set(CONTESTS))
     if unknown:
         raise click.BadParameter(f"{', '.join(unknown)}; known are {', '.join(CONTESTS)}")
+    recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    if check and not recorded:
+        raise click.UsageError(f"{RECORD} is not there to compare with; --record makes it")
     found = {name: [] for name in names or CONTESTS}
     for run in range(runs):
         for name in found:
@@ -41,11 +44,10 @@ def main(names: tuple[str, ...], runs: int, repeats: int, record: bool, check: b
     for name, results in found.items():
         click.echo(page.table(name, results))
     if check:
-        sys.exit(_check(found))
+        sys.exit(_check(found, recorded["contests"]))
     if record:
-        kept = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-        kept.setdefault("contests", {}).update(found)
-        kept["machine"] = machine(("numpy", "torch", "jax"), None)
+        contests = recorded.get("contests", {}) | found
+        kept = recorded | {"contests": contests, "machine": machine(("numpy", "torch", "jax"), None)}
         if not names:
             kept["singles"] = _singles()
         RECORD.write_text(json.dumps(kept, indent=1) + "\n")
@@ -62,13 +64,15 @@ def _singles() -> dict[str, Any]:
     return found
 
 
-def _check(found: dict[str, list[dict[str, Any]]]) -> int:
+def _check(found: dict[str, list[dict[str, Any]]], recorded: dict[str, list[dict[str, Any]]]) -> int:
     """1 where the median of a ratio exceeds the recorded one's by ``SLOWER``."""
-    recorded, slower = json.loads(RECORD.read_text())["contests"], 0
+    slower = 0
     for name, results in found.items():
         for i, ratio in enumerate(results[0]["ratios"]):
             now = statistics.median(r["ratios"][i]["ratio"] for r in results)
-            then = [r["ratio"] for old in recorded[name] for r in old["ratios"] if page.same(r, ratio)]
+            then = [
+                r["ratio"] for old in recorded.get(name, []) for r in old["ratios"] if page.same(r, ratio)
+            ]
             if then and now > SLOWER * statistics.median(then):
                 click.echo(
                     f"slower: {name}: {ratio['of']} / {ratio['against']} is {now:.2f}, "

@@ -19,7 +19,7 @@ class Ratio(NamedTuple):
 
 
 class Contest(NamedTuple):
-    """Functions, each of which does the same work, and their ratios."""
+    """Functions that are timed by turns, and the ratios of their times."""
 
     functions: Mapping[str, Callable[[], Any]]
     ratios: list[Ratio]

@@ -190,8 +190,9 @@ def vector_pass(params: Params) -> Callable[[], Any]:
     """A vector through every matrix, by the library's own matrix-vector product: what a token must read."""
     backend = params.backend
     matrices = []
+    together = joined(params)
     for i in range(params.config.n_layers):
-        weights = {name: x for name, x in joined(params).block(i).items() if x.ndim == 2}
+        weights = {name: x for name, x in together.block(i).items() if x.ndim == 2}
         parts = {part for name in weights if "+" in name for part in name.removesuffix(".weight").split("+")}
         matrices += [x for name, x in weights.items() if name.removesuffix(".weight") not in parts]
     matrices.append(params["embed.weight"])
@@ -251,7 +252,7 @@ def narrow() -> Contest:
 
 
 def training() -> Contest:
-    """Loss and gradient of 16 windows of 128 tokens, without an optimiser, against a plain torch module."""
+    """Loss and gradient of 16 windows of 128 tokens, without an optimiser, against transformers' module."""
     config = Config.preset("book")
     params = tinyxp.init(config)
     ids, targets = ids_of(params, 16, PROMPT), np.roll(ids_of(params, 16, PROMPT), -1, axis=1)

@@ -72,4 +72,28 @@ SINGLES = {
     "first_token": "Seconds from the start of `tinyxp generate` to the first character, SmolLM2-135M GGUF",
     "accuracy": "What narrow weights cost: mean KL from float32 in nats, and share of equal likeliest tokens",
 }
-NOTES: dict[str, str] = {}
+NOTES = {
+    "tiny-2x5": """\
+What an operation costs before it computes decides here: torch takes microseconds for each of many.
+`torch.compile` makes one call of them, for seconds of compiling. JAX's time is that of calling a compiled
+function, much of it waking a thread.""",
+    "tiny-8x64": """\
+On JAX more than half of the time is attention: without it the forward takes 0.56 ms instead of 1.26.""",
+    "smollm2-prefill": """\
+"matrix product" compares rates: 1.67 is 60 % of the rate of one product of two 2,048 x 2,048 matrices.
+NumPy's products alone, 128 rows through each matrix, take three quarters of its prefill, at 72 % of that
+rate.""",
+    "smollm2-decode": """\
+"matrix-vector" is one vector through each matrix, joined as the decoder joins them, by `numpy.matmul`,
+`torch.mv` and a compiled chain of JAX's `matmul`. NumPy's step spends 4 ms on small operations beside the
+products where nothing else fills the processor's cache, and more where the weights do. JAX's loop over
+stacked blocks copies each block's weights to a buffer before it multiplies; unrolled, the step took as
+long (28 ms and 27) and three to five times as long to compile.""",
+    "narrow": """\
+The bounds are bfloat16's own products of decode against float32's, and its matrix product. No product of
+torch that was tried reads bfloat16 for one row at the rate of the memory (22 ms for 269 MB); float32 does
+by oneDNN (30 ms for 538 MB).""",
+    "training": """\
+Gradients of the plain loss on JAX, and of the loss with kernels on torch, through `torch.func`;
+transformers' module is trained by `backward`.""",
+}

@@ -18,7 +18,7 @@ MODEL = "smollm2-135m"
 
 
 def memories() -> list[dict[str, Any]]:
-    """Peak memory of prefill and steps against weights and cache, at most 15 % more."""
+    """Peak memory of prefill and steps."""
     rows = []
     for backend, dtype in (("numpy", "float32"), ("torch", "float32"), ("torch", "int8"), ("jax", "float32")):
         plan = Plan(model=MODEL, backends=(backend,), dtypes=(dtype,), repeats=5)

@@ -220,13 +220,15 @@ def test_numpy_memory_that_may_not_be_written_stays_so() -> None:
     assert np.array_equal(found, whole)
 
 
-def test_single_rows_whose_strides_mean_nothing() -> None:
+@pytest.mark.parametrize("library", libraries("numpy", "torch"))
+def test_single_rows_whose_strides_mean_nothing(library: str) -> None:
     """Of one row the stride is any number: here that of every other row of two."""
-    two = np.arange(8.0).reshape(2, 4)
-    gate, up = two[::2], two[1::2]
-    assert gate.flags.c_contiguous
-    assert gate.strides == (64, 8)
-    assert np.array_equal(tinyxp.backend("numpy").joined([gate, up]), two)
+    backend = tinyxp.backend(library)
+    many = backend.from_numpy(np.arange(16.0).reshape(4, 4))
+    two = many[:2]
+    assert np.array_equal(
+        backend.to_numpy(backend.joined([two[::2], two[1::2]])), np.arange(8.0).reshape(2, 4)
+    )
 
 
 @pytest.mark.parametrize("library", libraries("jax", "strict"))

@@ -6,9 +6,9 @@ import numpy as np
 
 from tinyxp.cache import Cache, new_cache
 from tinyxp.fusion import joined
-from tinyxp.inputs import Inputs
+from tinyxp.inputs import Inputs, as_kernels
 from tinyxp.model import run
-from tinyxp.ops import Kernels, untapped
+from tinyxp.ops import untapped
 from tinyxp.params import Params
 from tinyxp.typing import Array
 
@@ -30,7 +30,7 @@ class Decoder:
 
     def __init__(self, params: Params, batch: int, length: int) -> None:
         self.params = joined(params)
-        self.kernels = Kernels(**params.backend.kernels)
+        self.kernels = as_kernels(params.backend.kernels)
         self.index_dtype = params.backend.index_dtype
         self.cache = self.empty(batch, length)
         self.used = 0
@@ -90,7 +90,9 @@ class Decoder:
 
 
 class InPlaceDecoder(Decoder):
-    """For libraries whose slices are views: a step sees just the slots in use, and writes into them."""
+    """For libraries whose slices are views, and whose write_cache writes in place: a step sees just the slots
+    in use, and writes into them.
+    """
 
     def feed(self, ids: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
         self.make_room(ids.shape[1])

@@ -18,9 +18,9 @@ JOINT = (("attn.q", "attn.k", "attn.v"), ("mlp.gate", "mlp.up"))
 def laid_together(arrays: dict[str, Array], config: Config, backend: Backend) -> dict[str, Array]:
     """The same parameters, those that are projected together now rows of one array each.
 
-    Nothing is copied that lies so already, nor what is of several dtypes or on several devices, nor where the
-    library has no views. The given dictionary is
-    changed group by group, so that no second copy of the whole is alive where nobody else holds the arrays.
+    Left as they are: those that lie so already, those of several dtypes or on several devices, and all where
+    the library has no views. The given dictionary is changed group by group, so that no second copy of the
+    whole is alive where nobody else holds the arrays.
     """
     if not backend.has_views:
         return arrays
@@ -45,10 +45,12 @@ def joined(params: Params) -> Params:
         block = dict(params.block(i))
         for names in JOINT:
             kinds = [kind for kind in ("weight", "bias") if f"{names[0]}.{kind}" in block]
-            whole = [backend.joined([block[f"{name}.{kind}"] for name in names]) for kind in kinds]
-            for kind, x in zip(kinds, whole, strict=True):
-                if x is not None and all(y is not None for y in whole):
-                    block[f"{'+'.join(names)}.{kind}"] = x
+            whole = {
+                f"{'+'.join(names)}.{kind}": backend.joined([block[f"{name}.{kind}"] for name in names])
+                for kind in kinds
+            }
+            if all(x is not None for x in whole.values()):
+                block |= {name: x for name, x in whole.items() if x is not None}
         blocks.append(block)
     return params.held_as(params._arrays, blocks)
 

@@ -98,7 +98,11 @@ class Params(Mapping[str, Array]):
         return self._blocks is not None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Params, (dict(self._arrays), self.config)
+        arrays = dict(self._arrays)
+        if self._backend is not None and self._backend.has_views:
+            # A view of a joint array might be written with the whole of it.
+            arrays = {name: self._backend.xp.asarray(x, copy=True) for name, x in arrays.items()}
+        return Params, (arrays, self.config)
 
     @property
     def backend(self) -> Backend:
@@ -148,7 +152,7 @@ class Params(Mapping[str, Array]):
     def block(self, i: int) -> dict[str, Array]:
         """The parameters of block ``i`` under their names within it, such as ``attn.q.weight``."""
         if self._blocks is not None:
-            return self._blocks[i]
+            return dict(self._blocks[i])
         return {name: self._arrays[f"blocks.{i}.{name}"] for name in block_shapes(self.config)}
 
     @property

@@ -139,8 +139,9 @@ class Backend:
         return None
 
     def prepared(self, params: Params) -> Params:
-        """The same parameters as this library generates with them fastest; they may share memory with the
-        given ones, and what they do not share is a copy: let go of the given ones where memory counts.
+        """The same parameters in the form that this library generates with fastest, and for that alone. They
+        may share memory with the given ones, and what they do not share is a copy: let go of the given ones
+        where memory counts.
         """
         from tinyxp.fusion import joined, laid_together
         from tinyxp.params import Params
@@ -151,15 +152,15 @@ class Backend:
 
     def compile(self, params: Params) -> Callable[..., Array]:
         """``tinyxp.forward`` for these parameters, as fast as this library makes it: a function
-        ``(ids, *, positions=None, mask=None) -> logits`` with the backend's kernels, joint projections,
-        and a compiler where the library has one; without gradients.
+        ``(ids, *, positions=None, mask=None) -> logits`` with the backend's kernels, joint projections where
+        the library has views, and a compiler on JAX; without gradients.
 
         Its logits differ from those of ``forward`` by rounding only.
         """
+        from tinyxp.inputs import as_kernels
         from tinyxp.model import forward
-        from tinyxp.ops import Kernels
 
-        return partial(forward, self.prepared(params), kernels=Kernels(**self.kernels))
+        return partial(forward, self.prepared(params), kernels=as_kernels(self.kernels))
 
     def int8(self, params: Params) -> Params:
         """The same parameters with matrices of eight bits, for generating and ``compile`` alone.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def kernel_inputs(name: str) -> list[tuple[list[np.ndarray], dict[str, Any]]]:
     split = q.swapaxes(1, 2).copy().swapaxes(1, 2)  # as the heads come from a projection: not contiguous
     start = [np.asarray(i) for i in range(4)]
     return {
-        "linear": [([x, w], {}), ([x, w, b], {}), ([x[:, :1], w, b], {})],
+        "linear": [([x, w], {}), ([x, w, b], {}), ([x[:, :1], w, b], {}), ([x, np.asfortranarray(w)], {})],
         "layer_norm": [
             ([x, b[:8], b[4:]], {"eps": 1e-5}),
             ([x, b[:8], b[4:]], {"eps": 0.5}),
@@ -95,11 +96,20 @@ def test_kernels_are_named_like_the_functions_they_replace(library: str) -> None
     assert set(tinyxp.backend(library).kernels) <= set(ops.Kernels._fields)
 
 
+@pytest.fixture(params=[False, True], ids=["", "inference"])
+def inferring(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether gradients are out of the question; then torch's product for large matrices takes all."""
+    if request.param and tinyxp.available_backends()["torch"] is not None:
+        tinyxp.backend("torch")
+        monkeypatch.setattr("tinyxp.backends.torch.LARGE", 1)
+    return bool(request.param)
+
+
 @KERNELS
-def test_kernels_are_the_functions_they_replace(library: str, name: str) -> None:
+def test_kernels_are_the_functions_they_replace(library: str, name: str, inferring: bool) -> None:
     """Against the pure function in float64, given the numbers that each dtype can hold."""
     backend = tinyxp.backend(library)
-    with float64_on(backend):
+    with float64_on(backend), backend.inference() if inferring else nullcontext():
         for dtype, (arguments, settings) in itertools.product(backend.dtypes(), kernel_inputs(name)):
             exact = getattr(ops, name)(*[rounded(library, x, dtype) for x in arguments], **settings, xp=np)
             found = call(library, name, arguments, [dtype] * len(arguments), **settings)
@@ -113,10 +123,10 @@ def test_kernels_are_the_functions_they_replace(library: str, name: str) -> None
 
 
 @pytest.mark.parametrize("library, name", [pair for pair in kernels() if pair[1] in WEIGHTED])
-def test_kernels_take_weights_of_another_dtype(library: str, name: str) -> None:
+def test_kernels_take_weights_of_another_dtype(library: str, name: str, inferring: bool) -> None:
     """In float32 beside activations in half precision, say: the result has the dtype of the activations."""
     backend = tinyxp.backend(library)
-    with float64_on(backend):
+    with float64_on(backend), backend.inference() if inferring else nullcontext():
         for of_x, of_w in itertools.product(backend.dtypes(), repeat=2):
             for arguments, settings in kernel_inputs(name):
                 dtypes = [of_x] + [of_w] * (len(arguments) - 1)

@@ -27,7 +27,7 @@ def machine(backends: Iterable[str], threads: int | None) -> dict[str, Any]:
         "versions": {
             "python": platform.python_version(),
             "tinyxp": tinyxp.__version__,
-            **{name: versions[name] for name in ("numpy", *backends)},
+            **{name: versions[name] for name in ("numpy", *(tinyxp.backend(b).name for b in backends))},
         },
     }
 

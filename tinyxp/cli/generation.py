@@ -96,6 +96,7 @@ def generate(
         lambda show: tinyxp.load(model, xp=adapter.xp, dtype=dtype, device=device, progress=show)
     )
     params = adapter.int8(params) if eight_bits else adapter.prepared(params)
+    adapter.synchronize(params["embed.weight"])
     computed = "int8" if eight_bits else dtype_name(params.dtype)
 
     longest, reach = params.config.max_seq_len, len(prompt_ids) + max_new_tokens
