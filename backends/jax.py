@@ -15,7 +15,7 @@ from tinyxp.ops import Kernels, untapped
 from tinyxp.params import Params
 from tinyxp.registry import Backend, dtype_name
 
-from .jax_decoding import JaxDecoder, attention, stacked, write_cache
+from .jax_decoding import JaxDecoder, attention, linear, stacked, write_cache
 
 
 class JaxBackend(Backend):
@@ -141,7 +141,7 @@ jax.tree_util.register_pytree_with_keys(
 backend = JaxBackend(
     "jax",
     jnp,
-    {"attention": attention, "write_cache": write_cache},
+    {"attention": attention, "linear": linear, "write_cache": write_cache},
     {
         "softmax": softmax,
         "silu": lambda x, *, xp: jax.nn.silu(x),

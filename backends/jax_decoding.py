@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tinyxp import ops
 from tinyxp.cache import Cache
 from tinyxp.config import Config
 from tinyxp.decoding import Decoder
@@ -34,6 +35,19 @@ class Layer(NamedTuple):
 
     stack: jax.Array  # (L, b, g, s, hd)
     index: jax.Array  # ()
+
+
+def linear(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, xp: Any) -> jax.Array:
+    """``tinyxp.ops.linear``, a single row kept apart: XLA would compute it again for each output."""
+    alone = math.prod(x.shape[:-1]) == 1
+    return ops.linear(_kept_apart(x) if alone else x, weight, bias, xp=jnp)
+
+
+def _kept_apart(x: jax.Array) -> jax.Array:
+    """x, as the larger of itself and -inf, by an operation that XLA does not fuse into what follows."""
+    pairs = jnp.stack((x, jnp.full_like(x, -jnp.inf)), axis=-1)
+    window = (*(1 for _ in x.shape), 2)
+    return jax.lax.reduce_window(pairs, -jnp.inf, jax.lax.max, window, window, "VALID")[..., 0]
 
 
 def write_cache(cache: Any, new: jax.Array, start: Any, slots: Any, *, xp: Any) -> Any:
