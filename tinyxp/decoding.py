@@ -6,9 +6,9 @@ import numpy as np
 
 from tinyxp.cache import Cache, new_cache
 from tinyxp.fusion import joined
-from tinyxp.inputs import Inputs, as_kernels
+from tinyxp.inputs import Inputs
 from tinyxp.model import run
-from tinyxp.ops import untapped
+from tinyxp.ops import Kernels, untapped
 from tinyxp.params import Params
 from tinyxp.typing import Array
 
@@ -30,7 +30,7 @@ class Decoder:
 
     def __init__(self, params: Params, batch: int, length: int) -> None:
         self.params = joined(params)
-        self.kernels = as_kernels(params.backend.kernels)
+        self.kernels = Kernels(**params.backend.kernels)
         self.index_dtype = params.backend.index_dtype
         self.cache = self.empty(batch, length)
         self.used = 0
