@@ -113,6 +113,14 @@ def test_stream_never_splits_a_character(text: str) -> None:
     assert stream.flush() == ""
 
 
+@pytest.mark.parametrize("second", [0xA0, 0xBF])
+def test_stream_does_not_wait_for_what_begins_no_character(second: int) -> None:
+    """U+D800 to U+DFFF are no characters, so that ED A0 to ED BF can go on in no way."""
+    stream = bytes_tokenizer().stream()
+    assert [stream.push(0xED), stream.push(second)] == ["", 2 * "\N{REPLACEMENT CHARACTER}"]
+    assert [stream.push(0xED), stream.push(0x9F), stream.push(0xBF)] == ["", "", "\ud7ff"]
+
+
 def test_stream_flushes_half_a_character() -> None:
     stream = bytes_tokenizer().stream()
     assert [stream.push(byte) for byte in "🙂".encode()[:3]] == ["", "", ""]

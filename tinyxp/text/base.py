@@ -91,6 +91,9 @@ class Tokenizer:
         return self._tokens[number]
 
 
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]")
+
+
 class Stream:
     """Decodes ids one by one into whole characters; all it returns, joined, is `decode` of all the ids."""
 
@@ -111,7 +114,10 @@ class Stream:
         if self._drops_space:
             self._drops_space = False
             data = data.removeprefix(b" ")
-        return self._utf8.decode(data)
+        text, (pending, _) = self._utf8.decode(data), self._utf8.getstate()
+        if _SURROGATE.fullmatch(pending):  # Python waits for its third byte, though no character begins so
+            text += self._utf8.decode(b"", final=True)
+        return text
 
     def flush(self) -> str:
         """What is left: U+FFFD where the ids ended inside a character, else nothing."""
