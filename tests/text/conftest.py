@@ -8,6 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from tinyxp.text import bpe
+from tinyxp.text.corpus import clean_gutenberg, decode_text
+from tinyxp.text.tokenizer import load_tokenizer
 
 PIECES = [
     *(" ", "  ", "\n", "\r\n", "\t", "\u3000", "\xa0", "\x85", "\u2028", "\x1c", "\x00", "\u200b", "\ufeff"),
@@ -114,3 +116,15 @@ def write_llama2c(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def book(test_data: Path) -> str:
+    """The Adventures of Sherlock Holmes, cleaned."""
+    return clean_gutenberg(decode_text((test_data / "books" / "pg1661_raw.txt").read_bytes()))
+
+
+@pytest.fixture(scope="session")
+def book_ids(test_data: Path, book: str) -> list[int]:
+    """The same in GPT-2's tokens."""
+    return load_tokenizer(test_data / "gpt2-bpe" / "encoder.json").encode(book)

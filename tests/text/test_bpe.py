@@ -1,3 +1,4 @@
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,11 @@ from hypothesis import strategies as st
 
 from tinyxp.text import bpe
 
+ENCODINGS = [
+    ("gpt2", bpe.GPT2_PATTERN),
+    ("cl100k_base", bpe.CL100K_PATTERN),
+    ("o200k_base", bpe.O200K_PATTERN),
+]
 BYTES = {bytes([byte]): byte for byte in range(256)}
 
 
@@ -221,14 +227,7 @@ def test_patterns_are_those_of_tokenizers(
 
 
 @given(data=st.data())
-@pytest.mark.parametrize(
-    ("name", "pattern"),
-    [
-        ("gpt2", bpe.GPT2_PATTERN),
-        ("cl100k_base", bpe.CL100K_PATTERN),
-        ("o200k_base", bpe.O200K_PATTERN),
-    ],
-)
+@pytest.mark.parametrize(("name", "pattern"), ENCODINGS)
 def test_encode_is_tiktoken(
     name: str, pattern: str, test_data: Path, mixed_texts: st.SearchStrategy[str], data: st.DataObject
 ) -> None:
@@ -240,3 +239,49 @@ def test_encode_is_tiktoken(
     ids = bpe.encode(text, theirs._mergeable_ranks, pattern=pattern)
     assert ids == theirs.encode(text, disallowed_special=())
     assert b"".join(theirs.decode_tokens_bytes(ids)) == text.encode()
+
+
+# Alphabets, each drawn from as a whole, so that every text changes its script many times.
+SCRIPTS = [
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZéß\u0131\u017fǅÞñ",
+    "абвгдежзийклмнопрстуфхцчшщъыьэюяЁЖЯ",
+    "αβγδεζηθικλμνξοπρστυφχψως\u0301ΆΣ",
+    "कखगघचजटडतदनपबमयरलवशसह\u093e\u093f\u0940\u0947\u094d",
+    "가각나다라마바사아자차카타파하\u1112\u1161\u11ab",
+    "你好世界中文字符的一是不了人我在有他这\uff0c。",
+    "مرحبابالعالم\u064b\u0651،؟",
+    [*"🙂👍🇬🇧🏽\ufe0f\u200d", "👩\u200d👩\u200d👧", "🏳\ufe0f\u200d🌈"],
+    "0123456789٣४½Ⅷ²",
+    [*" \t\n\r\x0b\x0c\x1c\x85\xa0\u2003\u2028\u3000", "  ", "\r\n", "\n\n"],
+    ["'s", "'T", "'ll", "'VE", "'re", "'d", "'\u017f", "\u2019s", " don't"],
+    "\x00\x01\x07\x1b\x7f\x9f\u200b\ufeff",
+    '!?.,;:-_/()[]{}<|>#@$%&*+=~`^"\\',
+]
+
+
+@pytest.mark.parametrize(("name", "pattern"), ENCODINGS)
+def test_encode_is_tiktoken_on_a_thousand_texts(
+    name: str, pattern: str, test_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiktoken = pytest.importorskip("tiktoken")
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(test_data / "gpt2-bpe" / "tiktoken-cache"))
+    theirs = tiktoken.get_encoding(name)
+    encode = bpe.rank_encoder(theirs._mergeable_ranks, pattern)
+    rng = random.Random(0)
+    for _ in range(1000):
+        runs = (rng.choices(rng.choice(SCRIPTS), k=rng.randint(1, 6)) for _ in range(rng.randint(1, 30)))
+        text = "".join(piece for run in runs for piece in run)
+        assert encode(text) == theirs.encode_ordinary(text), text
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "count"), [(*e, n) for e, n in zip(ENCODINGS, (11, 10, 10), strict=True)]
+)
+def test_how_many_tokens_a_sentence_takes(
+    name: str, pattern: str, count: int, test_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiktoken = pytest.importorskip("tiktoken")
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(test_data / "gpt2-bpe" / "tiktoken-cache"))
+    ranks = tiktoken.get_encoding(name)._mergeable_ranks
+    sentence = "The library opens at nine o'clock every morning."
+    assert len(bpe.encode(sentence, ranks, pattern=pattern)) == count

@@ -9,6 +9,7 @@ import click
 import tinyxp
 from tinyxp.cli.bench import bench
 from tinyxp.cli.check import check
+from tinyxp.cli.data import data
 from tinyxp.cli.generation import generate
 from tinyxp.cli.libraries import backends
 from tinyxp.cli.models import convert, info
@@ -20,7 +21,7 @@ def cli() -> None:
     """One decoder-only transformer on NumPy, PyTorch and JAX."""
 
 
-for command in (generate, info, convert, backends, bench, check):
+for command in (generate, info, convert, backends, bench, check, data):
     cli.add_command(command)
 
 

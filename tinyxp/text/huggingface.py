@@ -71,6 +71,29 @@ def load_tokenizer_json(path: Path) -> Tokenizer:
         )
 
 
+def is_like_gpt2(path: Path) -> bool:
+    """Whether a tokenizer.json says no more than GPT-2's vocab.json and merges.txt could.
+
+    Other families' folders hold such a pair too, though their text is cut into chunks by another pattern.
+    CheckpointError for a bad file.
+    """
+    with naming(path):
+        parsed = parse_json(read_bytes(path))
+        try:
+            model, cutting, after = parsed["model"], parsed["pre_tokenizer"], parsed.get("post_processor")
+            return (
+                parsed.get("normalizer") is None
+                and (after is None or after["type"] == "ByteLevel")
+                and cutting["type"] == "ByteLevel"
+                and cutting.get("use_regex", True)
+                and not cutting["add_prefix_space"]
+                and not model.get("ignore_merges", False)
+                and all(token["content"] in model["vocab"] for token in parsed.get("added_tokens", ()))
+            )
+        except (AttributeError, KeyError, TypeError):
+            return False
+
+
 @contextmanager
 def _failures_as(kind: type[ValueError], message: str) -> Iterator[None]:
     """Turns what `tokenizers` raises, a bare Exception or a panic of its Rust code, into `kind`."""

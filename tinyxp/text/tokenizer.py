@@ -8,8 +8,9 @@ from tinyxp.checkpoints.files import exists
 from tinyxp.errors import CheckpointError
 from tinyxp.text.base import Stream, Tokenizer
 from tinyxp.text.bytelevel import MERGES_NAMES, VOCABULARY_NAMES, find_pair, load_vocabulary_and_merges
+from tinyxp.text.compact import COMPACT_NAME, load_compact
 from tinyxp.text.gguf import load_gguf
-from tinyxp.text.huggingface import load_tokenizer_json
+from tinyxp.text.huggingface import is_like_gpt2, load_tokenizer_json
 from tinyxp.text.llama2c import load_llama2c
 from tinyxp.text.tiktoken import ENCODINGS, load_encoding, load_rank_file
 
@@ -20,13 +21,15 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """The tokenizer at `path`.
 
     A folder: its tokenizer.json, else vocab.json (encoder.json) with merges.txt (vocab.bpe), else the one
-    tokenizer.bin or tok*.bin of llama2.c. A file: a tokenizer.json, one of such a pair, a `.gguf`, a
-    llama2.c `.bin`, a `.tiktoken` rank file. A model's file that holds no tokenizer (a llama2.c `.bin`, an
-    `.npz`): the one of its folder. Or, where there is no such path, a tiktoken encoding ("tiktoken:NAME", or
-    gpt2, r50k_base, cl100k_base, o200k_base), or a hub id "org/name".
+    tokenizer.bin or tok*.bin of llama2.c; a compact.json there numbers its ids anew. A file: a
+    tokenizer.json, one of such a pair, a `.gguf`, a llama2.c `.bin`, a `.tiktoken` rank file. A model's file
+    that holds no tokenizer (a llama2.c `.bin`, an `.npz`): the one of its folder. Or, where there is no such
+    path, a tiktoken encoding ("tiktoken:NAME", or gpt2, r50k_base, cl100k_base, o200k_base), or a hub id
+    "org/name".
 
     CheckpointError, a ValueError, for a file that is not what it claims to be and for a path without a
-    tokenizer; ImportError where `tinyxp[hf]` is needed (tokenizer.json, tiktoken encodings).
+    tokenizer; ImportError where `tinyxp[hf]` is needed (tiktoken encodings, and a tokenizer.json, unless it
+    is GPT-2's in all but the vocabulary and such a pair stands beside it).
     """
     where = Path(path)
     if exists(where):
@@ -42,9 +45,20 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
 
 
 def _load_folder(folder: Path) -> Tokenizer:
-    if (folder / "tokenizer.json").is_file():
-        return load_tokenizer_json(folder / "tokenizer.json")
-    pair = find_pair(folder)
+    tokenizer = _load_whole(folder)
+    if exists(folder / COMPACT_NAME):
+        return load_compact(folder / COMPACT_NAME, tokenizer)
+    return tokenizer
+
+
+def _load_whole(folder: Path) -> Tokenizer:
+    path, pair = folder / "tokenizer.json", find_pair(folder)
+    if path.is_file():
+        try:
+            return load_tokenizer_json(path)
+        except ImportError:
+            if pair is None or not is_like_gpt2(path):
+                raise
     if pair:
         return load_vocabulary_and_merges(*pair)
     binaries = sorted(folder.glob("tok*.bin"))

@@ -1,0 +1,95 @@
+"""A compact vocabulary: only the ids that a text uses, numbered anew."""
+
+import json
+import operator
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import SupportsIndex
+
+from tinyxp.checkpoints.files import folder as writable
+from tinyxp.checkpoints.files import naming, read_json, replacing
+from tinyxp.checks import is_integer
+from tinyxp.errors import CheckpointError
+from tinyxp.text.base import Tokenizer
+
+COMPACT_NAME = "compact.json"
+
+
+def compact(ids: Iterable[SupportsIndex]) -> list[int]:
+    """The distinct ids, sorted: the old id of each new one. ValueError where there are none."""
+    used = sorted(set(map(operator.index, ids)))
+    if not used:
+        raise ValueError("ids is empty; a vocabulary needs at least one id")
+    return used
+
+
+def compact_tokenizer(tokenizer: Tokenizer, ids: Sequence[int]) -> Tokenizer:
+    """`tokenizer` with the ids of `compact`, numbered from 0 in their order.
+
+    A text that needs a piece outside is a ValueError which names the piece and its old id. An EOS outside
+    is dropped, and so is a BOS; CheckpointError where the tokenizer adds that BOS to every text, where `ids`
+    are not strictly increasing integers, and where one is not in the vocabulary.
+    """
+    kept = _check_ids(ids)
+    new = {old: index for index, old in enumerate(kept)}
+    try:
+        tokens = {index: tokenizer.token_bytes(old) for old, index in new.items()}
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
+    if tokenizer.adds_bos and tokenizer.bos_id not in new:
+        raise CheckpointError(f"ids lacks the BOS id {tokenizer.bos_id}, which begins every text")
+
+    def encode(text: str, specials: bool) -> list[int]:
+        old_ids = tokenizer.encode(text, specials)
+        try:
+            return [new[old] for old in old_ids]
+        except KeyError as error:
+            old = error.args[0]
+            raise ValueError(
+                f"the text needs {tokenizer.token_bytes(old)!r}, id {old}, which is not one of the "
+                f"{len(new)} ids of the compact vocabulary"
+            ) from None
+
+    return Tokenizer(
+        encode,
+        tokens,
+        bos_id=None if tokenizer.bos_id is None else new.get(tokenizer.bos_id),
+        eos_ids=[new[old] for old in tokenizer.eos_ids if old in new],
+        adds_bos=tokenizer.adds_bos,
+        space_prefix=tokenizer.space_prefix,
+    )
+
+
+def save_compact(ids: Sequence[int], folder: str | os.PathLike[str]) -> None:
+    """Writes compact.json, which `load_tokenizer(folder)` applies to the whole tokenizer in that folder.
+
+    CheckpointError where `ids` are not strictly increasing integers.
+    """
+    content = json.dumps({"ids": _check_ids(ids)})
+    where = Path(folder)
+    with writable(where), replacing(where / COMPACT_NAME) as file:
+        file.write(content.encode())
+
+
+def load_compact(path: Path, tokenizer: Tokenizer) -> Tokenizer:
+    """`tokenizer` with the ids of a compact.json. CheckpointError for a file that does not fit it."""
+    content = read_json(path)
+    with naming(path):
+        if not isinstance(content.get("ids"), list):
+            raise CheckpointError("has no list of ids")
+        return compact_tokenizer(tokenizer, content["ids"])
+
+
+def _check_ids(ids: Sequence[int]) -> list[int]:
+    """`ids` as ints; CheckpointError where one is no integer of 0 or more, or not above the one before."""
+    checked: list[int] = []
+    for position, index in enumerate(ids):
+        if not is_integer(index) or index < 0:
+            raise CheckpointError(f"ids[{position}] is {index!r}; it must be an integer of 0 or more")
+        if checked and index <= checked[-1]:
+            raise CheckpointError(f"ids[{position}] is {index}, after {checked[-1]}; ids must increase")
+        checked.append(operator.index(index))
+    if not checked:
+        raise CheckpointError("ids is empty; a vocabulary needs at least one id")
+    return checked
