@@ -16,6 +16,7 @@ from tinyxp.params import Params
 from tinyxp.registry import Backend, dtype_name
 
 from .jax_decoding import JaxDecoder, attention, linear, stacked, write_cache
+from .jax_loss import linear_cross_entropy
 
 
 class JaxBackend(Backend):
@@ -141,7 +142,12 @@ jax.tree_util.register_pytree_with_keys(
 backend = JaxBackend(
     "jax",
     jnp,
-    {"attention": attention, "linear": linear, "write_cache": write_cache},
+    {
+        "attention": attention,
+        "linear": linear,
+        "write_cache": write_cache,
+        "linear_cross_entropy": linear_cross_entropy,
+    },
     {
         "softmax": softmax,
         "silu": lambda x, *, xp: jax.nn.silu(x),
@@ -150,4 +156,5 @@ backend = JaxBackend(
         "attention": reference_attention,
     },
     JaxDecoder,
+    {"linear_cross_entropy": linear_cross_entropy},
 )

@@ -20,6 +20,7 @@ from tinyxp.registry import Backend
 
 from .torch_int8 import Int8, int8
 from .torch_int8 import linear as int8_linear
+from .torch_loss import linear_cross_entropy
 
 
 def _namespace() -> ModuleType:
@@ -288,6 +289,7 @@ backend = TorchBackend(
         "rotary": rotary,
         "attention": attention,
         "write_cache": write_cache,
+        "linear_cross_entropy": linear_cross_entropy,
     },
     {
         "linear": linear,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tinyxp import registry
-from tinyxp.ops import IGNORED, Kernels, cast
+from tinyxp.ops import IGNORED, Kernels, cast, untapped
 from tinyxp.params import Params
 from tinyxp.registry import Backend, bare_name, dtype_name
-from tinyxp.typing import Array, Namespace
+from tinyxp.typing import Array, Namespace, Tap
 
 if TYPE_CHECKING:
     from tinyxp.cache import Cache
@@ -66,6 +66,13 @@ def as_kernels(given: Any) -> Kernels:
         if not callable(function):
             raise ValueError(f"kernels maps {name!r} to {function!r}; it must be a function")
     return Kernels(**given)
+
+
+def as_tap(given: Any) -> Tap:
+    """None or a function of a name and an array -> a tap."""
+    if given is not None and not callable(given):
+        raise ValueError(f"tap is {given!r}; it must be a function of a name and an array")
+    return given or untapped
 
 
 def targets_like(targets: Any, shape: tuple[int, ...], inputs: Inputs) -> Array:

@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from tinyxp import ops
 from tinyxp.cache import Cache, Layout, lay_out
 from tinyxp.checks import as_flag
 from tinyxp.config import Config
-from tinyxp.inputs import Inputs, as_kernels, prepare, targets_like
+from tinyxp.inputs import Inputs, as_kernels, as_tap, prepare, targets_like
 from tinyxp.ops import Kernels, untapped
 from tinyxp.params import Params
 from tinyxp.typing import Array, Namespace, Tap
@@ -211,7 +210,7 @@ def blocks(
     return x, keys, values
 
 
-def run(
+def hidden(
     inputs: Inputs,
     cache: Cache | None,
     kernels: Any,
@@ -219,8 +218,9 @@ def run(
     *,
     last: bool = False,
     through: Callable[..., Any] = blocks,
-) -> tuple[Array, Cache | None]:
-    """One pass over checked inputs, after what ``cache`` holds: logits (b, t, n) and the cache after it.
+) -> tuple[Array, Context, Cache | None]:
+    """One pass over checked inputs, after what ``cache`` holds, up to the head: the last norm's output
+    (b, t, d), what all blocks shared, and the cache after it.
 
     ``through`` takes the activations through the blocks; a compiler may have a loop of its own.
     """
@@ -235,9 +235,27 @@ def run(
     if last:
         x = last_real(x, inputs.mask, xp=xp, device=device)
     x = tap("final_norm", NORMS[config.norm](params, "final_norm", x, ctx))
-    table = params["embed.weight" if config.tie_embeddings else "head.weight"]
-    logits = tap("logits", ctx.kernels.linear(x, table, None, xp=xp))  # (b, t, n)
-    return logits, None if layout.cache is None else layout.cache._replace(keys=keys, values=values)
+    return x, ctx, None if layout.cache is None else layout.cache._replace(keys=keys, values=values)
+
+
+def head(params: Params) -> Array:
+    """The matrix (n, d) that makes logits: the embedding where it is tied."""
+    return params["embed.weight" if params.config.tie_embeddings else "head.weight"]
+
+
+def run(
+    inputs: Inputs,
+    cache: Cache | None,
+    kernels: Any,
+    tap: Tap,
+    *,
+    last: bool = False,
+    through: Callable[..., Any] = blocks,
+) -> tuple[Array, Cache | None]:
+    """``hidden``, and the head: logits (b, t, n) and the cache after it."""
+    x, ctx, cache = hidden(inputs, cache, kernels, tap, last=last, through=through)
+    logits = tap("logits", ctx.kernels.linear(x, head(inputs.params), None, xp=ctx.xp))  # (b, t, n)
+    return logits, cache
 
 
 def forward(
@@ -263,9 +281,7 @@ def forward(
     meta device. Rotary positions may exceed max_seq_len.
     """
     inputs = prepare(params, ids, positions, mask, xp)
-    if tap is not None and not callable(tap):
-        raise ValueError(f"tap is {tap!r}; it must be a function of a name and an array")
-    logits, _ = run(inputs, None, kernels, tap or untapped)
+    logits, _ = run(inputs, None, kernels, as_tap(tap))
     return logits
 
 
@@ -278,16 +294,21 @@ def loss(
     positions: Any = None,
     mask: Any = None,
     kernels: Any = None,
+    tap: Tap | None = None,
 ) -> Array:
     """Mean over the targets that are not -100 of -log softmax(logits)[target], in nats.
 
     ids and targets (b, t) integers -> () in float32 at least. Nothing is shifted: targets[:, i] is what
-    ids[:, i] should predict. Without a single target the loss is 0. Errors as for ``forward``.
+    ids[:, i] should predict. Without a single target the loss is 0. ``tap`` as for ``forward``, but for the
+    logits, which need not be there all at once. Errors as for ``forward``.
     """
     inputs = prepare(params, ids, positions, mask, xp)
     wanted = targets_like(targets, tuple(inputs.ids.shape), inputs)
-    logits, _ = run(inputs, None, kernels, untapped)
-    return ops.cross_entropy(logits, wanted, xp=inputs.params.xp)
+    x, ctx, _ = hidden(inputs, None, kernels, as_tap(tap))
+    loss: Array = ctx.kernels.linear_cross_entropy(
+        x, head(inputs.params), wanted, xp=ctx.xp, linear=ctx.kernels.linear
+    )
+    return loss
 
 
 def extend(

@@ -177,6 +177,21 @@ def cross_entropy(logits: Array, targets: Array, *, xp: Namespace) -> Array:
     return mean
 
 
+def linear_cross_entropy(
+    x: Array,
+    weight: Array,
+    targets: Array,
+    *,
+    xp: Namespace,
+    linear: Callable[..., Array] = linear,
+) -> Array:
+    """``cross_entropy`` of the logits x W^T, which a twin need not hold all at once.
+
+    x (b, t, d), weight (n, d), targets (b, t) integers -> () in float32 at least.
+    """
+    return cross_entropy(linear(x, weight, None, xp=xp), targets, xp=xp)
+
+
 class Kernels(NamedTuple):
     """The functions that a backend or a caller may replace, each by one of the same signature."""
 
@@ -189,3 +204,4 @@ class Kernels(NamedTuple):
     rotary: Callable[..., Array] = rotary
     attention: Callable[..., Array] = attention
     write_cache: Callable[..., Array] = write_cache
+    linear_cross_entropy: Callable[..., Array] = linear_cross_entropy

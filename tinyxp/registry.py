@@ -43,6 +43,8 @@ class Backend:
     """Faster twins of functions in ``tinyxp.ops``, for decoding: write_cache may write in place."""
     references: Mapping[str, Callable[..., Array]]
     """The library's own forms of functions in ``tinyxp.ops``, of the same signatures, to compare with."""
+    training: Mapping[str, Callable[..., Array]]
+    """Those of ``kernels`` that are faster with gradients too; all of them unless given."""
     index_dtype: str = "int64"
     """The integer dtype that this library indexes with."""
     decoder: type[Decoder] | None
@@ -59,12 +61,14 @@ class Backend:
         kernels: Mapping[str, Callable[..., Array]] | None = None,
         references: Mapping[str, Callable[..., Array]] | None = None,
         decoder: type[Decoder] | None = None,
+        training: Mapping[str, Callable[..., Array]] | None = None,
     ):
         self.name = name
         self.xp = xp
         self.kernels = kernels or {}
         self.references = references or {}
         self.decoder = decoder
+        self.training = self.kernels if training is None else training
 
     def __repr__(self) -> str:
         return f"<tinyxp backend {self.name}>"

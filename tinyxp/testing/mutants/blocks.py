@@ -7,7 +7,7 @@ SWIGLU = "ctx.kernels.silu(gate, xp=ctx.xp) * up"
 ATTENTION_ADDS = 'tap("attn_residual", x + tap("attn.out"'
 MLP_ADDS = 'tap("residual", x + tap("mlp.out"'
 BLOCK = 'x, layers[i] = block(params.block(i), x, before, ctx, within(tap, f"blocks.{i}"))'
-TABLE = 'params["embed.weight" if config.tie_embeddings else "head.weight"]'
+TABLE = 'params["embed.weight" if params.config.tie_embeddings else "head.weight"]'
 LOOKED_UP = 'look_up(params["embed.weight"], ids, xp=ctx.xp)'
 
 mutant(

@@ -1,0 +1,70 @@
+"""JAX's loss without its logits: rows of them at a time, their gradient before the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from tinyxp.ops import IGNORED
+
+ROWS = 256
+
+
+def linear_cross_entropy(
+    x: jax.Array, weight: jax.Array, targets: jax.Array, *, xp: Any, linear: Any = None
+) -> jax.Array:
+    """``tinyxp.ops.linear_cross_entropy`` and its gradient in one pass over blocks of rows."""
+    return _loss(x.reshape(-1, x.shape[-1]), weight.astype(x.dtype), targets.reshape(-1))
+
+
+@jax.custom_vjp
+def _loss(x: jax.Array, weight: jax.Array, targets: jax.Array) -> jax.Array:
+    return _with_gradient(x, weight, targets, wanted=False)[0]
+
+
+def _with_gradient(
+    x: jax.Array, weight: jax.Array, targets: jax.Array, *, wanted: bool = True
+) -> tuple[jax.Array, Any]:
+    """x (m, d), weight (n, d), targets (m,) -> the loss (), its gradients (m, d) and (n, d)."""
+    m, d = x.shape
+    wide = jnp.promote_types(x.dtype, jnp.float32)
+    counted = targets != IGNORED
+    share = counted.astype(wide) / jnp.maximum(counted.sum(), 1)
+    index = jnp.where(counted, targets, 0)
+
+    def rows(dweight: Any, block: Any) -> Any:
+        x, index, share = block
+        logits = (x @ weight.T).astype(wide)
+        logits = logits - logits.max(1, keepdims=True)  # where small losses keep their digits
+        e = jnp.exp(logits)
+        sums = e.sum(1)
+        chosen = jnp.take_along_axis(logits, index[:, None], 1)[:, 0]
+        loss = jnp.where(share > 0, (jnp.log(sums) - chosen) * share, 0.0).sum()
+        if not wanted:
+            return dweight, (loss, None)
+        each = (e * (share / sums)[:, None]).astype(x.dtype)
+        return dweight + each.T @ x, (loss, each @ weight)
+
+    size = min(ROWS, m)
+    whole = -(-m // size) * size
+    blocks = [
+        jnp.pad(part, [(0, whole - m), *[(0, 0)] * (part.ndim - 1)]).reshape(-1, size, *part.shape[1:])
+        for part in (x, index, share)
+    ]
+    dweight, (losses, dx) = jax.lax.scan(rows, jnp.zeros_like(weight), tuple(blocks))
+    if not wanted:
+        return losses.sum(), None
+    # Of each target's own row 1 goes off, what the softmax lacks.
+    each = share[:, None].astype(x.dtype)
+    dx = dx.reshape(whole, d)[:m] - weight[index] * each
+    return losses.sum(), (dx, dweight.at[index].add(-x * each))
+
+
+def _backward(gradients: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, None]:
+    dx, dweight = gradients
+    return gradient.astype(dx.dtype) * dx, gradient.astype(dweight.dtype) * dweight, None
+
+
+_loss.defvjp(_with_gradient, _backward)

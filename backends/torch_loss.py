@@ -1,0 +1,64 @@
+"""torch's loss without its logits: rows of them at a time, their gradient while they are in the processor's cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from tinyxp.ops import IGNORED
+
+ROWS = 64
+"""Rows of logits at a time: 64 of 50,000 words are 13 MB."""
+
+
+def linear_cross_entropy(
+    x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, *, xp: Any, linear: Any = None
+) -> torch.Tensor:
+    """``tinyxp.ops.linear_cross_entropy`` and its gradient in one pass over blocks of rows."""
+    wanted = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    loss, _, _ = _LinearCrossEntropy.apply(x.flatten(0, -2), weight.to(x.dtype), targets.flatten(), wanted)
+    return loss  # type: ignore[no-any-return]
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """The gradients with respect to x and weight come with the loss, since both need the softmax."""
+
+    @staticmethod
+    def forward(
+        x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, wanted: bool
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """x (m, d), weight (n, d), targets (m,) -> the loss (), its gradients (m, d) and (n, d) where wanted."""
+        wide = torch.promote_types(x.dtype, torch.float32)
+        counted = targets != IGNORED
+        share = counted.to(wide) / counted.sum().clamp(min=1)
+        total = torch.zeros((), dtype=wide, device=x.device)
+        dx, dweight = torch.zeros_like(x), torch.zeros_like(weight)
+        for at in range(0, x.shape[0], ROWS):
+            rows = slice(at, at + ROWS)
+            each, index = share[rows, None], torch.where(counted[rows], targets[rows], 0)[:, None]
+            logits = (x[rows] @ weight.T).to(wide)
+            logits -= logits.amax(1, keepdim=True)  # where small losses keep their digits
+            chosen = logits.gather(1, index)
+            e = logits.exp_()
+            sums = e.sum(1, keepdim=True)
+            total += torch.where(each > 0, (sums.log() - chosen) * each, 0.0).sum()
+            if wanted:
+                e *= each / sums
+                e.scatter_add_(1, index, -each)
+                narrow = e.to(x.dtype)
+                torch.mm(narrow, weight, out=dx[rows])
+                dweight.addmm_(narrow.T, x[rows])
+        return total, dx, dweight
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output[1], output[2])
+        ctx.save_for_backward(output[1], output[2])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor, *_: Any) -> tuple[Any, ...]:
+        dx, dweight = ctx.saved_tensors
+        return gradient.to(dx.dtype) * dx, gradient.to(dweight.dtype) * dweight, None, None

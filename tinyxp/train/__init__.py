@@ -1,0 +1,8 @@
+"""Training: one loop for every backend with gradients."""
+
+from tinyxp.train.evaluation import evaluate
+from tinyxp.train.loop import Report, fit
+from tinyxp.train.optimizer import State
+from tinyxp.train.recipe import Recipe
+
+__all__ = ["Recipe", "Report", "State", "evaluate", "fit"]

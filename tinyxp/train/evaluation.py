@@ -1,0 +1,44 @@
+"""The loss on windows that are not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tinyxp.checks import as_integer
+from tinyxp.inputs import as_params
+from tinyxp.ops import IGNORED
+from tinyxp.params import Params
+from tinyxp.text.windows import Windows
+from tinyxp.train.objective import check_windows, compiled_loss, on_device, training_kernels
+
+
+def evaluate(
+    params: Params, windows: Windows, *, batch: int = 16, kernels: Mapping[str, Any] | None = None
+) -> float:
+    """Mean over all targets of the windows that are not -100 of -log softmax(logits)[target], in nats.
+
+    Windows (count, t), ``batch`` of them at a time, without dropout. ``kernels`` as for ``tinyxp.forward``,
+    in the place of the backend's. ValueError naming what is wrong with the windows, or without a target.
+    """
+    params = as_params(params, None)
+    ids, targets = check_windows("windows", windows, params)
+    batch = min(as_integer("batch", batch, low=1), len(ids))
+    count = int((targets != IGNORED).sum())
+    if not count:
+        raise ValueError("windows has no target that counts; all are -100")
+    backend = params.backend
+    loss = compiled_loss(backend, training_kernels(backend, kernels))
+    total = 0.0
+    for start in range(0, len(ids), batch):
+        # The last are filled up, so that a compiler sees one shape alone.
+        rows, wanted = np.zeros((2, batch, ids.shape[1]), dtype=np.int64)
+        wanted[:] = IGNORED
+        part = slice(start, start + batch)
+        rows[: len(ids[part])], wanted[: len(ids[part])] = ids[part], targets[part]
+        with backend.inference():
+            mean = loss(params, on_device(params, rows), on_device(params, wanted))
+        total += float(backend.to_numpy(mean)) * int((wanted != IGNORED).sum())
+    return total / count
