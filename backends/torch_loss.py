@@ -1,4 +1,4 @@
-"""torch's loss without its logits: rows of them at a time, their gradient while they are in the processor's cache."""
+"""torch's loss without its logits: rows of them at a time, and their gradient before the next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(
         x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, wanted: bool
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """x (m, d), weight (n, d), targets (m,) -> the loss (), its gradients (m, d) and (n, d) where wanted."""
+        """x (m, d), weight (n, d), targets (m,) -> the loss (), and where wanted its gradients
+        (m, d) and (n, d).
+        """
         wide = torch.promote_types(x.dtype, torch.float32)
         counted = targets != IGNORED
         share = counted.to(wide) / counted.sum().clamp(min=1)

@@ -96,17 +96,17 @@ def _reports(
         batch = Windows(windows.ids[rows], windows.targets[rows])
         loss, gradients = accumulated(state.params, batch, step, recipe, gradient)
         now = scalars(recipe, step)
-        *new, norm = update(*state[:3], gradients, now)
-        state = State(*new, step + 1)
-        value, size = float(loss), float(norm)
+        params, first, second, norm = update(state.params, state.first, state.second, gradients, now)
+        state = State(params, first, second, step + 1)
+        value, size = (float(params.backend.to_numpy(x)) for x in (loss, norm))
         if not math.isfinite(value) or not math.isfinite(size):
             raise ValueError(
                 f"the loss at step {step} is {value} and the norm of its gradient {size}; "
                 f"a lower peak learning rate than {recipe.peak} may help"
             )
         at_end = step + 1 == recipe.steps
-        wanted = measure is not None and (at_end or (step + 1) % recipe.evaluate_every == 0)
-        found = measure(state.params) if measure is not None and wanted else None
+        due = at_end or (step + 1) % recipe.evaluate_every == 0
+        found = measure(params) if measure is not None and due else None
         yield Report(step + 1, value, now.rate, size, found, state)
 
 

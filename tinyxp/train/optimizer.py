@@ -23,7 +23,8 @@ class State(NamedTuple):
 def initial(params: Params) -> State:
     """The state before the first update: moments of 0."""
     xp = params.xp
-    return State(params, *({name: xp.zeros_like(x) for name, x in params.items()} for _ in range(2)))
+    first, second = ({name: xp.zeros_like(x) for name, x in params.items()} for _ in range(2))
+    return State(params, first, second)
 
 
 def global_norm(gradients: Params, *, xp: Namespace) -> Array:
