@@ -10,9 +10,11 @@ import tinyxp
 from tinyxp.cli.bench import bench
 from tinyxp.cli.check import check
 from tinyxp.cli.data import data
+from tinyxp.cli.evaluation import evaluate
 from tinyxp.cli.generation import generate
 from tinyxp.cli.libraries import backends
 from tinyxp.cli.models import convert, info
+from tinyxp.cli.train import train
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,7 +23,7 @@ def cli() -> None:
     """One decoder-only transformer on NumPy, PyTorch and JAX."""
 
 
-for command in (generate, info, convert, backends, bench, check, data):
+for command in (generate, info, convert, backends, bench, check, data, train, evaluate):
     cli.add_command(command)
 
 
