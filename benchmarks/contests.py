@@ -21,8 +21,11 @@ from tinyxp.benchmark.limits import product, weights_pass
 from tinyxp.benchmark.work import ids_of
 from tinyxp.decoding import new_decoder
 from tinyxp.fusion import joined
+from tinyxp.text.windows import Windows
+from tinyxp.train import Recipe, fit
 
 from .contest import Contest, Ratio
+from .plain import plain_step
 
 PROMPT = 128
 FORWARD = inspect.signature(transformers.LlamaForCausalLM.forward).parameters
@@ -252,30 +255,19 @@ def narrow() -> Contest:
 
 
 def training() -> Contest:
-    """Loss and gradient of 16 windows of 128 tokens, without an optimiser, against transformers' module."""
+    """A step of training, 16 windows of 128 tokens of the book model: loss, gradient, clipping and AdamW."""
     config = Config.preset("book")
     params = tinyxp.init(config)
-    ids, targets = ids_of(params, 16, PROMPT), np.roll(ids_of(params, 16, PROMPT), -1, axis=1)
-    model = theirs(params, "sdpa").train()
-    x, y = torch.from_numpy(ids), torch.from_numpy(targets)
-
-    def plain() -> None:
-        model.zero_grad(set_to_none=True)
-        logits = model(input_ids=x, use_cache=False).logits
-        torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
-
-    functions: dict[str, Callable[[], Any]] = {"transformers sdpa": plain}
-    ratios = []
+    ids = ids_of(params, 16, PROMPT)
+    windows = Windows(ids, np.roll(ids, -1, axis=1))
+    functions: dict[str, Callable[[], Any]] = {
+        "plain torch": plain_step(config, *map(torch.from_numpy, windows))
+    }
     for name in ("torch", "jax"):
-        backend = tinyxp.backend(name)
-        there = params.to(backend.xp)
-        a, b = backend.from_numpy(ids), backend.from_numpy(targets)
-        loss = partial(tinyxp.loss, kernels=backend.kernels if name == "torch" else None)
-        step = backend.value_and_grad(loss)
-        step = backend.jit(step) if name == "jax" else step
-        functions[name] = lambda s=step, p=there, a=a, b=b, n=backend: n.synchronize(s(p, a, b)[0])
-        ratios.append(Ratio(name, "transformers sdpa", 1.0))
-    return Contest(functions, ratios)
+        reports = fit(params.to(tinyxp.backend(name).xp), windows, None, Recipe(steps=10**9))
+        next(reports)  # that of step 0
+        functions[name] = partial(next, reports)
+    return Contest(functions, [Ratio(name, "plain torch", 1.0) for name in ("torch", "jax")])
 
 
 CONTESTS: dict[str, Callable[[], Contest]] = {

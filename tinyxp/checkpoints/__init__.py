@@ -16,6 +16,7 @@ from tinyxp.checkpoints.files import PICKLES, exists, pickle_error, replacing
 from tinyxp.checkpoints.gguf import open_gguf
 from tinyxp.checkpoints.hf_config import config_from_hf
 from tinyxp.checkpoints.huggingface import open_folder, write_folder
+from tinyxp.checkpoints.included import included
 from tinyxp.checkpoints.llama2c import open_llama2c
 from tinyxp.checkpoints.npz import open_npz, write_npz
 from tinyxp.checkpoints.plan import Checkpoint, TensorInfo, Weight
@@ -49,11 +50,12 @@ def load(
     """The model at ``path``, as arrays of ``xp`` in ``dtype`` on ``device``.
 
     ``path`` is a Hugging Face folder (config.json, model.safetensors or its shards), a ``.gguf``, a llama2.c
-    ``.bin``, a ``.npz``, or, where no such path exists, a hub id "org/name". ``dtype`` None keeps the file's
-    own where the library has it (bfloat16 becomes float32 on NumPy, exactly); a quantised GGUF comes as
-    float32. Files are mapped copy-on-write and read tensor by tensor, so plain weights on NumPy stay in the
-    file until they are used, but for those that are projected together, such as q, k and v: they are copied
-    to lie together, for one product. ``progress(done, total)`` hears of the bytes of the parameters read.
+    ``.bin``, a ``.npz``, or, where no such path exists, "holmes", which comes with this package, or a hub id
+    "org/name". ``dtype`` None keeps the file's own where the library has it (bfloat16 becomes float32 on
+    NumPy, exactly); a quantised GGUF comes as float32. Files are mapped copy-on-write and read tensor by
+    tensor, so plain weights on NumPy stay in the file until they are used, but for those that are projected
+    together, such as q, k and v: they are copied to lie together, for one product.
+    ``progress(done, total)`` hears of the bytes of the parameters read.
 
     Raises CheckpointError naming the file for one that is missing, corrupt, incomplete or contradicts its
     config, UnsupportedModelError naming the config key for a model that this decoder does not compute,
@@ -133,6 +135,8 @@ def _locate(path: PathLike, patterns: tuple[str, ...]) -> Path:
     found = Path(path)
     suffix = found.suffix.lower()
     if not exists(found):
+        if (inside := included(path)) is not None:
+            return inside
         if hub.HUB_ID.fullmatch(os.fspath(path)) and suffix not in (*_OPENERS, *_NEVER_WRITTEN):
             return hub.fetch(os.fspath(path), patterns)
         raise CheckpointError(f"{found}: no such file or folder (a hub id has the form org/name)")

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,7 +26,10 @@ THREAD_VARIABLES = (
 @click.command()
 @click.argument("prompt")
 @click.option(
-    "-m", "--model", required=True, help="A Hugging Face folder or hub id, .gguf, llama2.c .bin or .npz."
+    "-m",
+    "--model",
+    help="A Hugging Face folder or hub id, .gguf, llama2.c .bin or .npz.  [default: holmes, which comes with "
+    "tinyxp]",
 )
 @click.option("--tokenizer", help="Where the tokenizer is, if not with the model.")
 @click.option(
@@ -36,7 +40,9 @@ THREAD_VARIABLES = (
 @click.option("--dtype", help="float64, float32, bfloat16, float16 or int8; as stored, if not given.")
 @click.option("-n", "--max-new-tokens", type=click.IntRange(min=0), default=100, show_default=True)
 @click.option(
-    "--temperature", type=float, default=0.0, show_default=True, help="0 takes the likeliest token."
+    "--temperature",
+    type=float,
+    help="0 takes the likeliest token.  [default: the model's generation_config.json, else 0]",
 )
 @click.option("--top-k", type=int, help="Draw from the k likeliest tokens only.")
 @click.option("--top-p", type=float, help="Draw from the fewest tokens whose mass reaches p only.")
@@ -48,14 +54,14 @@ THREAD_VARIABLES = (
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end instead of text.")
 def generate(
     prompt: str,
-    model: str,
+    model: str | None,
     tokenizer: str | None,
     backend: str,
     device: str | None,
     threads: int | None,
     dtype: str | None,
     max_new_tokens: int,
-    temperature: float,
+    temperature: float | None,
     top_k: int | None,
     top_p: float | None,
     seed: int | None,
@@ -73,12 +79,17 @@ def generate(
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     import tinyxp
     from tinyxp.checkpoints import load_config
+    from tinyxp.checkpoints.included import FIRST, included
     from tinyxp.registry import dtype_name
 
     if prompt == "-":
         if sys.stdin is None:
             raise ValueError("PROMPT is '-', but standard input is closed")
         prompt = sys.stdin.read()
+    if model is None:
+        model, dtype = str(included(FIRST)), dtype or "float32"  # it is kept in half of that
+    if temperature is None:
+        temperature = temperature_of(Path(model))
     adapter, eight_bits = tinyxp.backend(backend), dtype == "int8"
     if eight_bits:  # these checks before the model, which may take long
         adapter.check_int8()
@@ -151,6 +162,17 @@ def generate(
         click.echo(_sentence(figures, f"{adapter.name} {computed}"), err=True)
     if interrupted:
         raise KeyboardInterrupt
+
+
+def temperature_of(model: Path) -> float:
+    """What the generation_config.json of a model's folder draws with; 0 where it does not draw."""
+    from tinyxp.checkpoints.files import read_json
+
+    path = model / "generation_config.json"
+    if not path.is_file():
+        return 0.0
+    found = read_json(path)
+    return float(found.get("temperature") or 1.0) if found.get("do_sample") is True else 0.0
 
 
 class _Writer:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tinyxp.checkpoints import hub
 from tinyxp.checkpoints.files import exists
+from tinyxp.checkpoints.included import included
 from tinyxp.errors import CheckpointError
 from tinyxp.text.base import Stream, Tokenizer
 from tinyxp.text.bytelevel import MERGES_NAMES, VOCABULARY_NAMES, find_pair, load_vocabulary_and_merges
@@ -39,6 +40,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         return load_encoding(name.removeprefix("tiktoken:"))
     if name in ENCODINGS:
         return load_encoding(name)
+    if (inside := included(name)) is not None:
+        return _load_folder(inside)
     if hub.HUB_ID.fullmatch(name):
         return _load_folder(hub.fetch(name, hub.TOKENIZER_FILES))
     raise CheckpointError(f"{where}: no such file or folder, and no encoding ({', '.join(ENCODINGS)})")
