@@ -139,10 +139,10 @@ def started(text: str, output: Path, backend: Backend, given: dict[str, Any]) ->
     vocabulary = own_vocabulary(text[:kept], int(vocab)) if own else known_vocabulary(vocab, text)
     tokenizer = vocabulary.tokenizer
     config = model_config(given, vocab_size=tokenizer.vocab_size)
-    windows(tokenizer, text, config.max_seq_len, given["held_out"])  # is the text long enough?
-    prompt = given["prompt"] or first_words(text[kept:])
-    if not tokenizer.encode(prompt):
-        raise ValueError(f"prompt is {prompt!r}, which is no token")
+    _, held_out = windows(tokenizer, text, config.max_seq_len, given["held_out"])
+    prompt = held_out.ids[0, :8].tolist() if given["prompt"] is None else tokenizer.encode(given["prompt"])
+    if not prompt:
+        raise ValueError("prompt is empty, and this tokenizer puts no token before a text")
     vocabulary.write(output)
     notes = {
         "backend": backend.name,
@@ -152,10 +152,6 @@ def started(text: str, output: Path, backend: Backend, given: dict[str, Any]) ->
     }
     params = tinyxp.init(config, seed=recipe.seed, xp=backend.xp)
     return tokenizer, Run(initial(params), recipe, [], notes)
-
-
-def first_words(text: str) -> str:
-    return " ".join(text.split()[1:5]) or "The"
 
 
 def model_config(given: dict[str, Any], vocab_size: int) -> Config:
@@ -249,7 +245,7 @@ def written(run: Run, tokenizer: Tokenizer) -> Iterator[str]:
     """The prompt and 40 tokens after it, drawn at temperature 0.8."""
     import tinyxp
 
-    params, prompt = run.state.params, tokenizer.encode(run.notes["prompt"])
+    params, prompt = run.state.params, run.notes["prompt"]
     stream = tokenizer.stream()
     ids = tinyxp.generate(params, [prompt], 40, temperature=0.8, seed=run.recipe.seed, overflow="slide")
     for index in [*prompt, *params.backend.to_numpy(ids)[0].tolist()]:

@@ -1,0 +1,196 @@
+"""From a text to a model, and how well it predicts: the commands, run as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tinyxp
+
+pytest.importorskip("torch")
+
+WORDS = ("the", "old", "door", "of", "house", "was", "open", "and", "dog", "ran", "out", "it", "into", "rain")
+SMALL = ["--width", 16, "--heads", 2, "--layers", 1, "--context", 16, "--batch", 4, "--vocab", 280]
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "tinyxp", *map(str, arguments)]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    drawn = np.random.default_rng(0).choice(WORDS, 3000)
+    path = tmp_path_factory.mktemp("corpus") / "rain.txt"
+    path.write_text(". ".join(" ".join(drawn[i : i + 9]) for i in range(0, len(drawn), 9)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    done = run("train", corpus, "-o", folder, "--steps", 24, "--seed", 3, *SMALL)
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
+    return folder, done.stdout
+
+
+def test_a_run_reports_and_learns(trained: tuple[Path, str]) -> None:
+    folder, output = trained
+    history = json.loads((folder / "history.json").read_text())
+    assert [e["step"] for e in history] == list(range(25))
+    held_out = {e["step"]: e["validation"] for e in history if e["validation"] is not None}
+    assert list(held_out) == list(range(0, 25, 3))
+    assert held_out[0] == pytest.approx(np.log(280), abs=0.05)
+    assert held_out[24] < held_out[0] - 0.1
+    assert f"step 24/24: loss {history[-1]['loss']:.4f}, validation {held_out[24]:.4f}" in output
+    assert output.count("a sample: ") == 9
+    last = [e["loss"] for e in history[1:]]
+    assert f"mean of the last 24 training losses: {sum(last) / 24:.4f}" in output
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_folder_is_a_model_that_transformers_loads(trained: tuple[Path, str]) -> None:
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    folder, _ = trained
+    params, text = tinyxp.load(folder), tinyxp.load_tokenizer(folder)
+    ids = text.encode("the dog ran into the house")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    assert words("the dog ran into the house")["input_ids"] == ids
+    with torch.no_grad():
+        expected = theirs(torch.tensor([ids])).logits.numpy()
+    assert np.allclose(tinyxp.forward(params, [ids]), expected, atol=2e-5)
+    assert run("generate", "the dog", "-m", folder, "-n", 5).returncode == 0
+
+
+def test_evaluate_gives_the_loss_that_the_run_reported(trained: tuple[Path, str], corpus: Path) -> None:
+    folder, _ = trained
+    reported = json.loads((folder / "history.json").read_text())[-1]["validation"]
+    found = {
+        backend: json.loads(
+            run("evaluate", folder, corpus, "--held-out", 0.1, "--backend", backend, "--json").stdout
+        )
+        for backend in ("numpy", "torch")
+    }
+    assert found["torch"]["nats_per_token"] == reported
+    assert found["numpy"]["nats_per_token"] == pytest.approx(reported, abs=1e-5)
+    one = found["torch"]
+    assert one["perplexity"] == pytest.approx(np.exp(reported))
+    assert one["bits_per_byte"] == pytest.approx(reported / np.log(2) * one["tokens"] / one["bytes"])
+    assert one["tokens"] == 16 * one["windows"]
+    printed = run("evaluate", folder, corpus, "--held-out", 0.1).stdout
+    assert printed.startswith(f"{reported:.4f} nats per token, perplexity ")
+
+
+def test_a_run_that_is_killed_goes_on_bit_for_bit(
+    trained: tuple[Path, str], corpus: Path, tmp_path: Path
+) -> None:
+    whole, _ = trained
+    folder = tmp_path / "model"
+    arguments = ["train", corpus, "-o", folder, "--steps", 24, "--seed", 3, *SMALL]
+    with subprocess.Popen(
+        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert any(line.startswith("step 9/24") for line in process.stdout)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    again = run("train", corpus, "-o", folder, "--resume")
+    assert again.returncode == 0, again.stderr
+    assert "step 3/24:" not in again.stdout
+    for name in ("model.safetensors", "history.json", "training.npz"):
+        ours, theirs = (np.frombuffer((f / name).read_bytes(), np.uint8) for f in (folder, whole))
+        if name != "training.npz":  # a zip, with the time of its writing
+            assert np.array_equal(ours, theirs), name
+        else:
+            with np.load(folder / name) as one, np.load(whole / name) as other:
+                assert one.files == other.files
+                assert all(np.array_equal(one[part], other[part]) for part in one.files if part != "run")
+    assert not list(folder.glob("*.tmp"))
+
+
+def test_a_vocabulary_of_gpt2s_is_kept_as_far_as_it_is_used(
+    test_data: Path, corpus: Path, tmp_path: Path
+) -> None:
+    where = ["-o", tmp_path / "model", "--vocab", test_data / "gpt2-bpe", "--steps", 2]
+    done = run("train", corpus, *SMALL[:-2], *where, "--family", "llama", "--kv-heads", 1, "--untied")
+    assert done.returncode == 0, done.stderr
+    text = tinyxp.load_tokenizer(tmp_path / "model")
+    params = tinyxp.load(tmp_path / "model")
+    assert text.vocab_size == params.config.vocab_size < 40
+    assert (params.config.norm, params.config.n_kv_heads, params.config.tie_embeddings) == ("rms", 1, False)
+    with pytest.raises(ValueError, match="compact vocabulary"):
+        text.encode("zebra")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--steps", 0], "steps is 0; it must be an integer of 1 or more"),
+        (["--lr", "nan"], "peak is nan; it must be a finite number above 0"),
+        (["--heads", 3], "d_model is 128; without a head_dim, n_heads, 3, must divide it"),
+        (["--kv-heads", 3], "n_kv_heads is 3; it must divide n_heads, 4"),
+        (["--vocab", 100], "vocab_size is 100"),
+        (["--vocab", "nowhere"], "nowhere: no such file or folder"),
+        (["--context", 100_000], "the corpus is too short: in its training part, ids has"),
+        (["--held-out", 0.0001], "the corpus is too short: in its held-out part, ids has"),
+        (["--backend", "numpy"], "pip install 'tinyxp[torch]'"),
+        (["--resume"], "has no training.npz, so there is no run to go on with"),
+        (["--resume", "--lr", 1e-3], "--lr cannot change in a run that goes on"),
+        (["--dtype", "int8"], "dtype is 'int8'"),
+    ],
+)
+def test_bad_options_are_one_line_and_leave_nothing(
+    corpus: Path, tmp_path: Path, options: list[object], message: str
+) -> None:
+    done = run("train", corpus, "-o", tmp_path / "model", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"", "is empty"),
+        (b"ab", "the corpus is too short: in its training part, ids has 1 tokens"),
+        (b"ab\0cd", "is not a text: it has a NUL byte at offset 2"),
+        (b"caf\xe9", "is not UTF-8: byte 0xe9 at offset 3"),
+    ],
+)
+def test_bad_texts_are_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "text.txt").write_bytes(content)
+    done = run("train", tmp_path / "text.txt", "-o", tmp_path / "model")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_run_is_not_overwritten_nor_gone_on_with_on_another_text(
+    trained: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, _ = trained
+    other = tmp_path / "other.txt"
+    other.write_text("another text " * 500)
+    assert "holds a training run" in run("train", other, "-o", folder).stderr
+    assert "is not the text that the run" in run("train", other, "-o", folder, "--resume").stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_one_line(corpus: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    done = run("train", corpus, "-o", tmp_path / "model", *SMALL)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
