@@ -3,24 +3,30 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SMOLLM2 := .cache/SmolLM2-135M-Instruct.Q4_1.gguf
-export PROMPT ?= Once upon a time, there was a little
+export PROMPT ?= Holmes looked at
+export STORY ?= Once upon a time, there was a little
 TOKENS ?= 60
-GENERATE := $(BIN)/tinyxp generate "$$PROMPT" -m $(SMOLLM2) -n $(TOKENS) --stats
+GENERATE := $(BIN)/tinyxp generate "$$STORY" -m $(SMOLLM2) -n $(TOKENS) --stats
 
 # Two processes share the tests, since single operations on tiny arrays leave a second core idle.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TINYXP_TEST_SMOLLM2=$(abspath $(SMOLLM2)) \
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo demo-all test test-long lint check conformance mutants bench bench-check docs clean
+.PHONY: demo demo-smollm2 demo-all test test-long lint check conformance mutants bench bench-check docs clean
 .DELETE_ON_ERROR:
 
-demo: .venv/core $(SMOLLM2)
-	@[ -t 1 ] || printf '%s\n' "$$PROMPT"  # on a terminal the command shows it itself
+# The model that comes with the package; on a terminal the command shows the prompt itself.
+demo: .venv/core
+	@[ -t 1 ] || printf '%s\n' "$$PROMPT"
+	@$(BIN)/tinyxp generate "$$PROMPT" -n $(TOKENS) --seed 1 --stats
+
+demo-smollm2: .venv/core $(SMOLLM2)
+	@[ -t 1 ] || printf '%s\n' "$$STORY"
 	@$(GENERATE)
 
 demo-all: .venv/frameworks $(SMOLLM2)
 	@for backend in numpy torch jax; do \
-		printf '\n%s: %s\n' "$$backend" "$$PROMPT"; \
+		printf '\n%s: %s\n' "$$backend" "$$STORY"; \
 		$(GENERATE) --backend $$backend | tee .cache/demo.$$backend; \
 		[ -s .cache/demo.$$backend ] || exit 1; \
 	done

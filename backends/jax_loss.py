@@ -44,22 +44,20 @@ def _with_gradient(
         loss = jnp.where(share > 0, (jnp.log(sums) - chosen) * share, 0.0).sum()
         if not wanted:
             return dweight, (loss, None)
-        each = (e * (share / sums)[:, None]).astype(x.dtype)
-        return dweight + each.T @ x, (loss, each @ weight)
+        hit = jnp.arange(e.shape[1]) == index[:, None]
+        each = (e * (share / sums)[:, None] - jnp.where(hit, share[:, None], 0.0)).astype(x.dtype)
+        return dweight + jnp.matmul(each.T, x, preferred_element_type=wide), (loss, each @ weight)
 
-    size = min(ROWS, m)
+    size = -(-m // -(-m // ROWS))  # as few blocks as there may be, and of these the smallest
     whole = -(-m // size) * size
     blocks = [
         jnp.pad(part, [(0, whole - m), *[(0, 0)] * (part.ndim - 1)]).reshape(-1, size, *part.shape[1:])
         for part in (x, index, share)
     ]
-    dweight, (losses, dx) = jax.lax.scan(rows, jnp.zeros_like(weight), tuple(blocks))
+    dweight, (losses, dx) = jax.lax.scan(rows, jnp.zeros_like(weight, dtype=wide), tuple(blocks))
     if not wanted:
         return losses.sum(), None
-    # Of each target's own row 1 goes off, what the softmax lacks.
-    each = share[:, None].astype(x.dtype)
-    dx = dx.reshape(whole, d)[:m] - weight[index] * each
-    return losses.sum(), (dx, dweight.at[index].add(-x * each))
+    return losses.sum(), (dx.reshape(whole, d)[:m], dweight.astype(weight.dtype))
 
 
 def _backward(gradients: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, None]:

@@ -5,19 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
+from tinyxp import ops
 from tinyxp.ops import IGNORED
+
+from .torch_int8 import Int8
 
 ROWS = 64
 """Rows of logits at a time: 64 of 50,000 words are 13 MB."""
 
 
 def linear_cross_entropy(
-    x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, *, xp: Any, linear: Any = None
+    x: torch.Tensor, weight: torch.Tensor | Int8, targets: torch.Tensor, *, xp: Any, linear: Any = ops.linear
 ) -> torch.Tensor:
     """``tinyxp.ops.linear_cross_entropy`` and its gradient in one pass over blocks of rows."""
-    wanted = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    if isinstance(weight, Int8):
+        return ops.linear_cross_entropy(x, weight, targets, xp=xp, linear=linear)  # type: ignore
+    tracked = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    wanted = tracked or torch.compiler.is_compiling()  # which knows of no tensor under torch.func.grad
     loss, _, _ = _LinearCrossEntropy.apply(x.flatten(0, -2), weight.to(x.dtype), targets.flatten(), wanted)
     return loss  # type: ignore[no-any-return]
 
@@ -36,7 +41,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         counted = targets != IGNORED
         share = counted.to(wide) / counted.sum().clamp(min=1)
         total = torch.zeros((), dtype=wide, device=x.device)
-        dx, dweight = torch.zeros_like(x), torch.zeros_like(weight)
+        dx, dweight = torch.zeros_like(x), torch.zeros_like(weight, dtype=wide)
         for at in range(0, x.shape[0], ROWS):
             rows = slice(at, at + ROWS)
             each, index = share[rows, None], torch.where(counted[rows], targets[rows], 0)[:, None]
@@ -51,16 +56,22 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 e.scatter_add_(1, index, -each)
                 narrow = e.to(x.dtype)
                 torch.mm(narrow, weight, out=dx[rows])
-                dweight.addmm_(narrow.T, x[rows])
-        return total, dx, dweight
+                if x.dtype == wide:
+                    dweight.addmm_(narrow.T, x[rows])
+                else:
+                    dweight += narrow.T @ x[rows]
+        return total, dx, dweight.to(weight.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.mark_non_differentiable(output[1], output[2])
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(output[1], output[2])
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor, *_: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, gradient: torch.Tensor, *second: Any) -> tuple[Any, ...]:
+        if any(g is not None for g in second) and not torch.compiler.is_compiling():
+            raise NotImplementedError(
+                "this loss has first derivatives alone; tinyxp.loss without kernels has more"
+            )
         dx, dweight = ctx.saved_tensors
         return gradient.to(dx.dtype) * dx, gradient.to(dweight.dtype) * dweight, None, None

@@ -31,7 +31,13 @@ def test_every_module_is_in_the_wheel_and_nothing_is_at_its_top_level(wheel: zip
     inside = {name for name in wheel.namelist() if not name.startswith("tinyxp-")}
     library = {f"tinyxp/{path.relative_to(ROOT / 'tinyxp')}" for path in (ROOT / "tinyxp").rglob("*.py")}
     adapters = {f"tinyxp/backends/{path.name}" for path in (ROOT / "backends").glob("*.py")}
-    assert inside == library | adapters | {"tinyxp/py.typed"}
+    models = {f"tinyxp/{path.relative_to(ROOT / 'tinyxp')}" for path in (ROOT / "tinyxp/models").glob("*/*")}
+    assert inside == library | adapters | models | {"tinyxp/py.typed"}
+    assert "tinyxp/models/holmes/model.safetensors" in models
+
+
+def test_the_models_take_at_most_4_mb(wheel: zipfile.ZipFile) -> None:
+    assert sum(x.compress_size for x in wheel.infolist() if "/models/" in x.filename) <= 4_000_000
 
 
 def test_the_wheel_names_its_backends_and_its_command(wheel: zipfile.ZipFile) -> None:

@@ -20,7 +20,9 @@ from tinyxp.typing import Array, Tap
 
 def training_kernels(backend: Backend, given: Mapping[str, Any] | None) -> Kernels:
     """The backend's fast twins that have gradients, and the caller's in their place."""
-    return as_kernels({**backend.training, **(given or {})})
+    if given is None or isinstance(given, Mapping):
+        given = {**backend.training, **(given or {})}
+    return as_kernels(given)
 
 
 def check_windows(field: str, windows: Any, params: Params) -> Windows:
@@ -29,21 +31,24 @@ def check_windows(field: str, windows: Any, params: Params) -> Windows:
         raise ValueError(f"{field} is a {type(windows).__name__}; it must be tinyxp.text.windows.Windows")
     ids, targets = map(np.asarray, windows)
     if ids.ndim != 2 or not ids.size or ids.shape != targets.shape:
-        raise ValueError(f"{field} has ids of shape {ids.shape} and targets of shape {targets.shape}")
+        raise ValueError(
+            f"{field} has ids of shape {ids.shape} and targets of shape {targets.shape}; "
+            f"both must be (windows, tokens), 1 or more of each"
+        )
     config = params.config
-    for name, values, allowed in (
-        ("ids", ids, ids >= 0),
-        ("targets", targets, (targets >= 0) | (targets == IGNORED)),
-    ):
+    for name, values in (("ids", ids), ("targets", targets)):
         if values.dtype.kind not in "iu":
             raise ValueError(f"{field} has {name} of dtype {values.dtype}; they must be integers")
-        wrong = values[~(allowed & (values < config.vocab_size))]
+        left_out = (values == IGNORED) & (name == "targets")
+        wrong = values[~left_out & ((values < 0) | (values >= config.vocab_size))]
         if wrong.size:
             raise ValueError(
                 f"{field} has the {name[:-1]} {wrong[0]}; the vocabulary size is {config.vocab_size}"
             )
     if config.position == "learned" and ids.shape[1] > config.max_seq_len:
         raise ValueError(f"{field} has windows of {ids.shape[1]} tokens; max_seq_len is {config.max_seq_len}")
+    if not (targets != IGNORED).any():
+        raise ValueError(f"{field} has no target that counts; all are {IGNORED}")
     return Windows(ids, targets)
 
 

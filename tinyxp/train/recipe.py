@@ -49,8 +49,10 @@ class Recipe:
             self._set(name, as_positive(name, getattr(self, name)))
         if not is_number(self.decay) or self.decay < 0:
             raise ValueError(f"decay is {self.decay!r}; it must be a number of 0 or more")
+        self._set("decay", float(self.decay))
         for name in ("dropout", "floor"):
             _check_share(name, getattr(self, name), below=1 if name == "dropout" else math.inf)
+            self._set(name, float(getattr(self, name)))
         if not isinstance(self.betas, (tuple, list)) or len(self.betas) != 2:
             raise ValueError(f"betas is {self.betas!r}; it must be two numbers")
         for beta in self.betas:

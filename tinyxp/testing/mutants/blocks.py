@@ -224,7 +224,8 @@ mutant(
     Patch(
         "model",
         TABLE,
-        'xp.roll(params["embed.weight"], -1, axis=0) if config.tie_embeddings else params["head.weight"]',
+        'params.xp.roll(params["embed.weight"], -1, axis=0) if params.config.tie_embeddings'
+        ' else params["head.weight"]',
     ),
     region="head",
     killers="logits-are-the-head tied-equals-untied-with-a-copy",
@@ -234,8 +235,8 @@ mutant(
     "Logits are divided by sqrt(d), as where embeddings are multiplied by it.",
     Patch(
         "model",
-        "ctx.kernels.linear(x, table, None, xp=xp)",
-        "ctx.kernels.linear(x, table, None, xp=xp) / math.sqrt(config.d_model)",
+        "ctx.kernels.linear(x, head(inputs.params), None, xp=ctx.xp)",
+        "ctx.kernels.linear(x, head(inputs.params), None, xp=ctx.xp) / math.sqrt(ctx.config.d_model)",
     ),
     region="head",
     killers="logits-are-the-head",
