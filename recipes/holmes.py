@@ -140,6 +140,11 @@ out, from the vocabulary too.
 Held-out windows are of {context} tokens and do not overlap; the figures are of the weights in this folder.
 history.json has the losses of the run (those of batches with dropout), curves.png a picture of them.
 
+The state with the lowest held-out loss was kept, and the sizes were chosen from seven runs by the same
+held-out text, so the figure is a little too good. A character 5-gram model with Kneser-Ney smoothing, trained
+on the same part, has 1.9241 bits per byte there, a 6-gram 1.841. Of the words in its samples at temperature
+0.8, 98.3 to 98.7 % (three sets of twenty samples) are words of the book.
+
 ## Samples
 
 Temperature 0.8, seeds 1, 2 and 3:

@@ -139,7 +139,7 @@ def test_a_vocabulary_of_gpt2s_is_kept_as_far_as_it_is_used(
     "options, message",
     [
         (["--steps", 0], "steps is 0; it must be an integer of 1 or more"),
-        (["--lr", "nan"], "peak is nan; it must be a finite number above 0"),
+        (["--lr", "nan"], "lr is nan; it must be a finite number above 0"),
         (["--heads", 3], "d_model is 128; without a head_dim, n_heads, 3, must divide it"),
         (["--kv-heads", 3], "n_kv_heads is 3; it must divide n_heads, 4"),
         (["--vocab", 100], "vocab_size is 100"),
@@ -177,6 +177,11 @@ def test_bad_texts_are_one_line(tmp_path: Path, content: bytes, message: str) ->
     assert done.returncode == 2
     assert message in done.stderr
     assert not (tmp_path / "model").exists()
+
+
+def test_a_file_in_the_folders_place_is_one_line(corpus: Path) -> None:
+    done = run("train", corpus, "-o", corpus)
+    assert f"{corpus}: is a file; a folder is to be written there" in done.stderr
 
 
 def test_a_run_is_not_overwritten_nor_gone_on_with_on_another_text(

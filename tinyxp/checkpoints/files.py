@@ -124,9 +124,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk names no file
+            error.filename = os.fspath(path)
         raise
 
 

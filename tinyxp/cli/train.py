@@ -75,6 +75,8 @@ def train(corpus: str, output: Path, resume: bool, **given: Any) -> None:
         for name in given:
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in KEPT:
                 raise ValueError(f"--{name.replace('_', '-')} cannot change in a run that goes on (--resume)")
+    elif output.exists() and not output.is_dir():
+        raise ValueError(f"{output}: is a file; a folder is to be written there")
     elif (output / NAME).exists():
         raise ValueError(f"{output}: holds a training run; go on with --resume, or name another folder")
     text = read_corpus(corpus)
@@ -113,7 +115,7 @@ def digest(text: str) -> str:
 def started(text: str, output: Path, backend: Backend, given: dict[str, Any]) -> tuple[Tokenizer, Run]:
     """A run before its first step, and its tokenizer, which stands in the folder from here on."""
     import tinyxp
-    from tinyxp.checks import as_integer
+    from tinyxp.checks import as_integer, as_positive
     from tinyxp.text.windows import split_stream
     from tinyxp.train import Recipe
     from tinyxp.train.checkpoint import Run
@@ -124,7 +126,7 @@ def started(text: str, output: Path, backend: Backend, given: dict[str, Any]) ->
     recipe = Recipe(
         steps=steps,
         batch=given["batch"],
-        peak=given["lr"],
+        peak=as_positive("lr", given["lr"]),
         warmup=steps // 10 if given["warmup"] is None else given["warmup"],
         micro_batch=given["micro_batch"],
         dropout=given["dropout"],
