@@ -18,11 +18,12 @@ ROWS = 64
 def linear_cross_entropy(
     x: torch.Tensor, weight: torch.Tensor | Int8, targets: torch.Tensor, *, xp: Any, linear: Any = ops.linear
 ) -> torch.Tensor:
-    """``tinyxp.ops.linear_cross_entropy`` and its gradient in one pass over blocks of rows."""
-    if isinstance(weight, Int8):
+    """``tinyxp.ops.linear_cross_entropy`` and its gradient in one pass over blocks of rows; first derivatives
+    alone, for which a compiler and a head of eight bits have the pure one.
+    """
+    if isinstance(weight, Int8) or torch.compiler.is_compiling():
         return ops.linear_cross_entropy(x, weight, targets, xp=xp, linear=linear)  # type: ignore
-    tracked = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    wanted = tracked or torch.compiler.is_compiling()  # which knows of no tensor under torch.func.grad
+    wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     loss, _, _ = _LinearCrossEntropy.apply(x.flatten(0, -2), weight.to(x.dtype), targets.flatten(), wanted)
     return loss  # type: ignore[no-any-return]
 
@@ -69,7 +70,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor, *second: Any) -> tuple[Any, ...]:
-        if any(g is not None for g in second) and not torch.compiler.is_compiling():
+        if any(g is not None for g in second):
             raise NotImplementedError(
                 "this loss has first derivatives alone; tinyxp.loss without kernels has more"
             )

@@ -42,7 +42,7 @@ def test_it_does_not_depend_on_it_under_a_compiler_either() -> None:
         assert evaluate(params, WINDOWS, batch=batch) == pytest.approx(exact(params, WINDOWS), rel=1e-6)
 
 
-@pytest.mark.parametrize("library", libraries("numpy", "torch", "jax"))
+@pytest.mark.parametrize("library", libraries("numpy", "torch"))
 def test_one_batch_is_the_loss(library: str) -> None:
     params = model(LLAMA_CONFIG, library)
     whole = float(host(tinyxp.loss(params, *WINDOWS)))

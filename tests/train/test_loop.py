@@ -23,9 +23,7 @@ from .runs import HELD_OUT, LIBRARIES, SHAPES, TRAIN, assert_same, model, on_hos
 # The same steps
 
 
-@pytest.mark.parametrize(
-    "family, more", [("gpt2", {}), ("llama", {}), ("llama-tied", {"dropout": 0.2, "micro_batch": 2})]
-)
+@pytest.mark.parametrize("family, more", [("gpt2", {}), ("llama", {"dropout": 0.2, "micro_batch": 2})])
 def test_torch_and_jax_take_the_same_steps(family: str, more: dict[str, Any]) -> None:
     """In 20 steps; where a gradient is 0 but for rounding, Adam scales that up: keys' biases, for one."""
     pytest.importorskip("jax")

@@ -21,7 +21,7 @@ PURE = ops.Kernels()
 IDS, TARGETS = TRAIN.ids[:3], TRAIN.targets[:3]
 
 
-@pytest.mark.parametrize("library", libraries("numpy", "torch", "jax"))
+@pytest.mark.parametrize("library", libraries("numpy", "torch"))
 def test_without_dropout_and_narrow_numbers_it_is_the_loss(library: str) -> None:
     params = model(LLAMA_CONFIG, library)
     recipe = Recipe(steps=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import tinyxp
 from tinyxp import Params
 from tinyxp.train import Recipe, State
+from tinyxp.train.objective import compiled
 from tinyxp.train.optimizer import adamw, global_norm, initial, scalars
 
 from ..reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, filled, float64_on, host, libraries
@@ -21,8 +23,8 @@ CONSTANT = Recipe(steps=9, peak=0.1, warmup=0, floor=1.0, clip=1e9)
 
 def updated(state: State, gradients: Params, recipe: Recipe) -> tuple[State, float]:
     """The state after one update, and the norm of the gradient."""
-    now = scalars(recipe, state.step)
-    *new, norm = adamw(state.params, state.first, state.second, gradients, now, recipe=recipe)
+    update = compiled(state.params.backend, partial(adamw, recipe=recipe))
+    *new, norm = update(state.params, state.first, state.second, gradients, scalars(recipe, state.step))
     return State(*new, state.step + 1), float(host(norm))
 
 
