@@ -153,6 +153,9 @@ class TorchBackend(Backend):
 
         return both
 
+    def detached(self, x: torch.Tensor) -> torch.Tensor:
+        return x.detach()
+
     def synchronize(self, x: Any) -> Any:
         if torch.accelerator.is_available():
             torch.accelerator.synchronize()

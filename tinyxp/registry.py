@@ -191,6 +191,10 @@ class Backend:
             "pip install 'tinyxp[torch]' or 'tinyxp[jax]'"
         )
 
+    def detached(self, x: Array) -> Array:
+        """x without the graph that gradients would go back through."""
+        return x
+
     def synchronize(self, x: Any) -> Any:
         """x, once all work that it waits for is done."""
         return x

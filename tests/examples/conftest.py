@@ -33,6 +33,14 @@ def example(
 
 
 @pytest.fixture
+def found(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The functions of the example that the test's module is named after, without a run of it."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    name = request.path.stem.removeprefix("test_")
+    return SimpleNamespace(**runpy.run_path(str(EXAMPLES / f"{name}.py")))
+
+
+@pytest.fixture
 def tiktoken_files(test_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """tiktoken's rank files, from the test data."""
     pytest.importorskip("tiktoken")

@@ -1,21 +1,6 @@
 """What the cache spares: the counts, and the table; no time is asserted."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
-import pytest
-
 import tinyxp
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "cache_cost.py"
-
-
-@pytest.fixture
-def found(monkeypatch):
-    """The example's functions, without a run of it."""
-    monkeypatch.syspath_prepend(EXAMPLE.parent)
-    return SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
 
 
 def test_script(example, is_png):

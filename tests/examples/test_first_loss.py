@@ -1,23 +1,11 @@
 """The first loss: the figures that are printed, and what the bounds are."""
 
 import math
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tinyxp
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "first_loss.py"
-
-
-@pytest.fixture
-def found(monkeypatch):
-    """The example's functions, without a run of it."""
-    monkeypatch.syspath_prepend(EXAMPLE.parent)
-    return SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
 
 
 def numbers(line):

@@ -1,22 +1,8 @@
 """Fused and plain attention: distances and memory; no time is asserted."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import pytest
 
 torch = pytest.importorskip("torch")
-
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "fused_attention.py"
-
-
-@pytest.fixture
-def found(monkeypatch):
-    """The example's functions, without a run of it."""
-    monkeypatch.syspath_prepend(EXAMPLE.parent)
-    return SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
 
 
 def rows_after(lines, heading):

@@ -1,23 +1,9 @@
 """A trained model without its gates: what the taps do, and what it costs."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
-import pytest
 
 import tinyxp
 from tinyxp import ops
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "gate_off.py"
-
-
-@pytest.fixture
-def found(monkeypatch):
-    """The example's functions, without a run of it."""
-    monkeypatch.syspath_prepend(EXAMPLE.parent)
-    return SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
 
 
 def test_script(example, test_data, is_png):

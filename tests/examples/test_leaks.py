@@ -2,23 +2,12 @@
 
 import importlib
 import math
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "leaks.py"
 UNIFORM = math.log(64)
 
 pytest.importorskip("torch")
-
-
-@pytest.fixture
-def found(monkeypatch):
-    """The example's functions, without a run of it."""
-    monkeypatch.syspath_prepend(EXAMPLE.parent)
-    return SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
 
 
 def test_script(example, is_png):

@@ -1,23 +1,11 @@
 """RoPE's hands: their turns, and the loss beyond what training has seen."""
 
 import math
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tinyxp
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "rope_hands.py"
-
-
-@pytest.fixture
-def found(monkeypatch):
-    """The example's functions, without a run of it."""
-    monkeypatch.syspath_prepend(EXAMPLE.parent)
-    return SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
 
 
 def test_script(example, test_data, is_png):

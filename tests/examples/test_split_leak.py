@@ -1,25 +1,10 @@
 """Which targets are seen in training, by how validation is held out."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
-import pytest
 
 from tinyxp.text.windows import cut_windows
 
 NAMES = ("a random tenth", "every tenth", "last tenth")
-
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "split_leak.py"
-
-
-@pytest.fixture
-def found(monkeypatch):
-    """The example's functions, without a run of it."""
-    monkeypatch.syspath_prepend(EXAMPLE.parent)
-    return SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
 
 
 def test_script(example, is_png):

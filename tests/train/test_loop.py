@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tinyxp import ops
 from tinyxp.config import Config
 from tinyxp.text.windows import Windows
 from tinyxp.train import Recipe, Report, evaluate, fit
@@ -197,7 +198,7 @@ def test_reports_are_of_the_batch_before_the_update_and_of_what_is_held_out() ->
     params, recipe = model(LLAMA_CONFIG, "torch"), Recipe(steps=3, batch=4, evaluate_every=2)
     reports = list(fit(params, TRAIN, HELD_OUT, recipe))
     assert reports[0][1:4] == (None, None, None)
-    assert reports[0].params is params
+    assert all(np.array_equal(x, host(params[name])) for name, x in on_host(reports[0].params).items())
     for before, after in pairwise(reports):
         rows = batch_rows(recipe, before.step, len(TRAIN.ids))
         expected = tinyxp.loss(before.params, TRAIN.ids[rows], TRAIN.targets[rows])
@@ -272,3 +273,25 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step() -> None:
         next(rest)
     assert list(rest) == []
     assert isinstance(next(reports), Report)  # the run that was not broken goes on
+
+
+def test_a_run_keeps_no_graph_of_parameters_that_want_gradients() -> None:
+    params = model(SHAPES["llama"], "torch")
+    wanting = params.held_as({name: x.clone().requires_grad_() for name, x in params.items()})
+    *_, last = fit(wanting, TRAIN, None, Recipe(steps=2, warmup=0))
+    assert not any(x.requires_grad for x in last.params.values())
+    assert all(x.requires_grad and x.grad is None for x in wanting.values())
+    *_, plain = fit(params, TRAIN, None, Recipe(steps=2, warmup=0))
+    assert last.loss == plain.loss
+
+
+def test_a_product_of_the_callers_makes_the_logits_too() -> None:
+    params = model(SHAPES["llama"], "torch")
+    widths = []
+
+    def linear(x: Any, weight: Any, bias: Any = None, *, xp: Any) -> Any:
+        widths.append(weight.shape[0])
+        return ops.linear(x, weight, bias, xp=xp)
+
+    list(fit(params, TRAIN, None, Recipe(steps=1, warmup=0), kernels={"linear": linear}))
+    assert widths.count(params.config.vocab_size) == 1

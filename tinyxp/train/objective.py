@@ -20,9 +20,12 @@ from tinyxp.typing import Array, Tap
 
 def training_kernels(backend: Backend, given: Mapping[str, Any] | None) -> Kernels:
     """The backend's fast twins that have gradients, and the caller's in their place."""
-    if given is None or isinstance(given, Mapping):
-        given = {**backend.training, **(given or {})}
-    return as_kernels(given)
+    if given is not None and not isinstance(given, Mapping):
+        return as_kernels(given)
+    fast = dict(backend.training)
+    if given and "linear" in given:
+        fast.pop("linear_cross_entropy", None)  # it has a product of its own, where the caller's is wanted
+    return as_kernels({**fast, **(given or {})})
 
 
 def check_windows(field: str, windows: Any, params: Params) -> Windows:

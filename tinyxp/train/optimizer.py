@@ -21,8 +21,9 @@ class State(NamedTuple):
 
 
 def initial(params: Params) -> State:
-    """The state before the first update: moments of 0."""
-    xp = params.xp
+    """The state before the first update: moments of 0, and parameters that no graph goes back from."""
+    xp, backend = params.xp, params.backend
+    params = params.held_as({name: backend.detached(x) for name, x in params.items()})
     first, second = ({name: xp.zeros_like(x) for name, x in params.items()} for _ in range(2))
     return State(params, first, second)
 
