@@ -41,6 +41,18 @@ def test_generate_writes_the_reference_text_and_nothing_else(stories: Path, name
     assert done.stdout == reference["greedy_text"] + "\n"
 
 
+def test_generate_without_a_model_draws_from_the_one_that_comes_with_the_package() -> None:
+    first, again, other = (run("generate", "Holmes looked at", "-n", 8, "--seed", i) for i in (1, 1, 2))
+    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stdout == again.stdout != other.stdout
+    greedy = [run("generate", "Holmes", "-n", 8, "--temperature", 0, "--seed", i).stdout for i in (1, 2)]
+    assert (
+        greedy[0]
+        == greedy[1]
+        == run("generate", "Holmes", "-m", "holmes", "-n", 8, "--temperature", 0).stdout
+    )
+
+
 def test_generate_json_holds_what_a_program_needs(stories: Path) -> None:
     reference = json.loads((stories / "reference.json").read_text())
     done = run("generate", "Once upon a time", "-m", stories / "stories260K.bin", "-n", 8, "--json")
@@ -140,7 +152,6 @@ def test_a_reader_that_leaves_gets_no_traceback(stories: Path) -> None:
         (["-m", "{stories}", "--seed", "-3"], "seed is -3; it must be an integer of 0 or more"),
         (["-m", "{stories}", "-n", "-1"], "-1"),
         (["-m", "{stories}", "--threads", "0"], "0"),
-        ([], "'-m'"),
         (["-m", "{tiny}"], "name the one to use (--tokenizer)"),
     ],
 )

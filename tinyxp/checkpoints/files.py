@@ -127,7 +127,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException as error:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # a full disk names no file
+        # What a full disk raises names no file.
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             error.filename = os.fspath(path)
         raise
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import click
 
-from tinyxp.cli.generation import THREAD_VARIABLES
 from tinyxp.cli.progress import loading
+from tinyxp.cli.threads import limit_threads
 
 
 @click.command()
@@ -50,8 +49,7 @@ def bench(
     MODEL is a file or a folder, or the name of a preset such as gpt2 or tiny, whose weights are random: the
     time does not depend on their values. Takes some minutes at the default; --repeats 1 is a first look.
     """
-    if threads is not None:
-        os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    limit_threads(threads)
     from tinyxp.benchmark.measure import measure
     from tinyxp.benchmark.plan import Plan, installed
     from tinyxp.benchmark.plot import draw, need_matplotlib

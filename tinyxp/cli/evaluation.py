@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 
 import click
 
-from tinyxp.cli.generation import THREAD_VARIABLES
 from tinyxp.cli.progress import loading
+from tinyxp.cli.threads import limit_threads
 
 
 @click.command()
@@ -41,8 +40,7 @@ def evaluate(
     before it in the window, and so is the one after it. A token costs -ln of its probability in nats;
     perplexity is e to their mean, and bits per byte their sum / ln 2 over the bytes of the tokens.
     """
-    if threads is not None:
-        os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    limit_threads(threads)
     import tinyxp
     from tinyxp.text.corpus import read_corpus
     from tinyxp.text.windows import cut_windows, split_stream

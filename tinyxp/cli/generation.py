@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -12,15 +11,7 @@ from typing import Any
 import click
 
 from tinyxp.cli.progress import loading
-
-# Every numerical library reads one of these once, when it is imported.
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NPROC",
-)
+from tinyxp.cli.threads import limit_threads
 
 
 @click.command()
@@ -75,8 +66,7 @@ def generate(
 
     The continuation goes to standard output as it is written, and nothing else does when that is piped.
     """
-    if threads is not None:
-        os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    limit_threads(threads)
     import tinyxp
     from tinyxp.checkpoints import load_config
     from tinyxp.checkpoints.included import FIRST, included

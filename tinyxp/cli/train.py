@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 from click.core import ParameterSource
 
-from tinyxp.cli.generation import THREAD_VARIABLES
 from tinyxp.cli.status import Status
+from tinyxp.cli.threads import limit_threads
 
 if TYPE_CHECKING:
     from tinyxp.config import Config
@@ -65,8 +63,7 @@ def train(corpus: str, output: Path, resume: bool, **given: Any) -> None:
     The folder becomes a model that 'tinyxp generate' and transformers load, with what --resume needs, the
     losses (history.json) and a picture of them (curves.png). It is written at each evaluation.
     """
-    if given["threads"] is not None:
-        os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(given["threads"])))
+    limit_threads(given["threads"])
     from tinyxp.text.corpus import read_corpus
     from tinyxp.train.checkpoint import NAME, load_run
 
@@ -81,6 +78,8 @@ def train(corpus: str, output: Path, resume: bool, **given: Any) -> None:
         raise ValueError(f"{output}: holds a training run; go on with --resume, or name another folder")
     text = read_corpus(corpus)
     if resume:
+        import numpy as np
+
         from tinyxp.text.tokenizer import load_tokenizer
 
         notes = load_run(output, xp=np).notes
@@ -135,7 +134,7 @@ def started(text: str, output: Path, backend: Backend, given: dict[str, Any]) ->
         seed=given["seed"],
     )
     model_config(given, vocab_size=1)  # what is wrong with it is said before a vocabulary is made
-    kept = len(split_stream(np.arange(len(text)), given["held_out"])[0])
+    kept = len(split_stream(range(len(text)), given["held_out"])[0])
     vocab = given["vocab"]
     own = vocab.lstrip("-").isdigit()
     vocabulary = own_vocabulary(text[:kept], int(vocab)) if own else known_vocabulary(vocab, text)
@@ -196,12 +195,13 @@ def windows(tokenizer: Tokenizer, text: str, length: int, held_out: float) -> tu
 
 def go(run: Run, trained: Windows, held_out: Windows, tokenizer: Tokenizer, output: Path) -> None:
     """The run to its end, with a line, a sample and a checkpoint at each evaluation."""
+    from tinyxp.params import count_parameters
     from tinyxp.train import fit
     from tinyxp.train.checkpoint import entry
 
     recipe, params = run.recipe, run.state.params
     counts = f"{len(trained.ids):,} training and {len(held_out.ids):,} held-out windows"
-    total = sum(int(np.prod(x.shape)) for x in params.values())
+    total = count_parameters(params.config)["total"]
     click.echo(f"{total:,} parameters, a vocabulary of {params.config.vocab_size:,}, {counts}")
     begun = run.state.step
     status = Status(recipe.steps, recipe.batch * params.config.max_seq_len, begun)

@@ -1,0 +1,20 @@
+"""How many threads a numerical library may use."""
+
+from __future__ import annotations
+
+import os
+
+# Every numerical library reads one of these once, when it is imported.
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NPROC",
+)
+
+
+def limit_threads(threads: int | None) -> None:
+    """Lets the libraries that are imported from here on use so many; None: as many as they like."""
+    if threads is not None:
+        os.environ.update(dict.fromkeys(VARIABLES, str(threads)))
