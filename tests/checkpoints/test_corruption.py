@@ -83,8 +83,8 @@ GGUF_METADATA = {
 @pytest.fixture(scope="session")
 def victims(
     draw: Callable[..., Params], write_gguf: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, tuple[Path, Path, bytes]]:
-    """Format -> what is loaded, the file that is corrupted, its bytes."""
+) -> dict[str, tuple[Path, Path, Path]]:
+    """Format -> what is loaded, the file that is corrupted, a whole copy of it."""
     home = tmp_path_factory.mktemp("victims")
     params = draw(Config(vocab_size=7, n_layers=1, d_model=8, d_ff=4, n_heads=2, n_kv_heads=1, max_seq_len=4))
     tinyxp.save(params, home / "config")
@@ -107,18 +107,22 @@ def victims(
     }
     for path, _ in found.values():
         assert tinyxp.load(path).config == params.config or path.suffix == ".bin"
-    return {name: (path, file, file.read_bytes()) for name, (path, file) in found.items()}
+    copies = {name: home / f"whole.{name}" for name in found}
+    for name, (_, file) in found.items():
+        copies[name].write_bytes(file.read_bytes())
+    return {name: (path, file, copies[name]) for name, (path, file) in found.items()}
 
 
 @pytest.mark.parametrize("name", ["config", "weights", "index", "npz", "bin", "gguf"])
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=EDITS)
 def test_corrupt_files_load_or_raise_one_error(
-    name: str, victims: dict[str, tuple[Path, Path, bytes]], edits: list[tuple[str, int, bytes]]
+    name: str, victims: dict[str, tuple[Path, Path, Path]], edits: list[tuple[str, int, bytes]]
 ) -> None:
-    path, file, data = victims[name]
+    path, file, whole = victims[name]
+    data = whole.read_bytes()
     file.write_bytes(corrupt(data, edits))
-    start = time.process_time()
+    start = time.thread_time()  # other threads of this process may be at work
     try:
         params = tinyxp.load(path)
         message = f"{file.parent} gave {params}"
@@ -127,14 +131,15 @@ def test_corrupt_files_load_or_raise_one_error(
         message = str(error)
     finally:
         file.write_bytes(data)
-    assert time.process_time() - start < 1.0
+    assert time.thread_time() - start < 1.0
     assert str(file.parent) in message
     assert "\n" not in message
 
 
 @pytest.mark.parametrize("name", ["weights", "npz", "bin", "gguf"])
-def test_every_truncation_is_noticed(name: str, victims: dict[str, tuple[Path, Path, bytes]]) -> None:
-    path, file, data = victims[name]
+def test_every_truncation_is_noticed(name: str, victims: dict[str, tuple[Path, Path, Path]]) -> None:
+    path, file, whole = victims[name]
+    data = whole.read_bytes()
     for length in range(0, len(data), max(len(data) // 200, 1)):
         file.write_bytes(data[:length])
         with pytest.raises(CheckpointError):

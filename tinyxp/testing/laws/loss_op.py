@@ -190,7 +190,7 @@ def pieces_weigh_by_their_targets(subject: Decoder, draw: Draw) -> None:
 @law(
     "Of logits in any dtype the loss is computed in float32 at least, and over thousands of tokens too.",
     of="op",
-    region="loss",
+    region="precision",
     source="tinyxp's own contract: the loss is in float32 at least",
     needs="ops",
 )
