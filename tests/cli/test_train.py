@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tinyxp
+from tinyxp.cli.train import printable
+from tinyxp.errors import CheckpointError
+from tinyxp.train.checkpoint import load_run
 
 pytest.importorskip("torch")
 
@@ -141,6 +146,9 @@ def test_a_vocabulary_of_gpt2s_is_kept_as_far_as_it_is_used(
         (["--steps", 0], "steps is 0; it must be an integer of 1 or more"),
         (["--lr", "nan"], "lr is nan; it must be a finite number above 0"),
         (["--heads", 3], "d_model is 128; without a head_dim, n_heads, 3, must divide it"),
+        (["--kv-heads", 1], "no class of transformers"),
+        (["--dtype", "float64", "--backend", "jax"], "jax_enable_x64"),
+        (["--vocab", "²"], "no such file or folder"),
         (["--kv-heads", 3], "n_kv_heads is 3; it must divide n_heads, 4"),
         (["--vocab", 100], "vocab_size is 100"),
         (["--vocab", "nowhere"], "nowhere: no such file or folder"),
@@ -199,3 +207,72 @@ def test_a_folder_that_cannot_be_written_is_one_line(corpus: Path, tmp_path: Pat
     tmp_path.chmod(0o500)
     done = run("train", corpus, "-o", tmp_path / "model", *SMALL)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_an_update_that_diverges_leaves_the_last_good_checkpoint(corpus: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    run_away = ["--steps", 1, "--every", 1, "--lr", 1e30, "--warmup", 0]
+    done = run("train", corpus, "-o", folder, *SMALL, *run_away)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "the held-out loss after step 1 is" in done.stderr
+    assert load_run(folder, xp=np).state.step == 0
+    assert run("evaluate", folder, corpus).returncode == 0
+    # ... and going on from the start does not tell of it twice.
+    assert run("train", corpus, "-o", folder, "--resume").returncode == 2
+    assert [e["step"] for e in load_run(folder, xp=np).history] == [0]
+
+
+def test_a_model_of_nan_is_no_figure(trained: tuple[Path, str], corpus: Path, tmp_path: Path) -> None:
+    params = tinyxp.load(trained[0])
+    bad = params.held_as({name: x * np.nan for name, x in params.items()})
+    tinyxp.save(bad, tmp_path / "bad")
+    done = run(
+        "evaluate", tmp_path / "bad", corpus, "--tokenizer", trained[0], "--backend", "torch", "--json"
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "its numbers are not finite" in done.stderr
+    assert "/no/such: no such file or folder" in run("evaluate", "/no/such", corpus).stderr
+
+
+@pytest.mark.parametrize("at", [4, 30, 200, 1000, -60, -20, -10])
+def test_a_corrupt_run_is_one_error_or_a_run(trained: tuple[Path, str], tmp_path: Path, at: int) -> None:
+    data = bytearray((trained[0] / "training.npz").read_bytes())
+    for value in (0x00, 0xFF, data[at] ^ 1, data[at] ^ 64):
+        data[at] = value
+        (tmp_path / "training.npz").write_bytes(data)
+        with suppress(CheckpointError):  # and no other error
+            assert load_run(tmp_path, xp=np).state.step == 24
+    (tmp_path / "training.npz").write_bytes(data[: len(data) // 2])
+    with pytest.raises(CheckpointError, match="training.npz"):
+        load_run(tmp_path, xp=np)
+
+
+def test_files_of_another_tokenizer_do_not_stay(
+    trained: tuple[Path, str], corpus: Path, tmp_path: Path
+) -> None:
+    pair, folder = tmp_path / "pair", tmp_path / "model"
+    for where, names in ((pair, ["vocab.json", "merges.txt"]), (folder, ["tokenizer.json"])):
+        where.mkdir()
+        for name in names:
+            shutil.copy(trained[0] / name, where)
+    (folder / "tokenizer.json").write_text("{}")
+    done = run("train", corpus, "-o", folder, *SMALL[:-2], "--vocab", pair, "--steps", 1)
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "tokenizer.json").exists()
+    assert run("evaluate", folder, corpus).returncode == 0
+
+
+def test_an_output_that_lacks_characters_ends_no_run(corpus: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("train", corpus, "-o", tmp_path / "model", *SMALL, "--steps", 1, "--prompt", "the ☂ dog"),
+        capture_output=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "cp1252"},
+    )
+    assert (done.returncode, done.stderr.count(b"\n")) == (0, 1)
+    assert b"a sample: the ? dog" in done.stdout
+
+
+def test_control_characters_of_a_sample_do_not_reach_the_terminal() -> None:
+    assert printable("a\x1b[2J\nb\x00☂") == "a\ufffd[2J\nb\ufffd☂"

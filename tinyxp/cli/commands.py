@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import click
@@ -32,6 +33,8 @@ def run() -> int:
     try:
         if sys.stdout is None:
             raise ValueError("standard output is closed")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a model may write what the encoding lacks
         status = cli(standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0

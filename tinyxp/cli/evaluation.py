@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 
 import click
 
 from tinyxp.cli.progress import loading
 from tinyxp.cli.threads import limit_threads
+
+LARGEST = math.log(sys.float_info.max)
+"""Nats beyond which a perplexity is no float."""
 
 
 @click.command()
@@ -42,6 +46,7 @@ def evaluate(
     """
     limit_threads(threads)
     import tinyxp
+    from tinyxp.checkpoints import load_config
     from tinyxp.text.corpus import read_corpus
     from tinyxp.text.windows import cut_windows, split_stream
     from tinyxp.train import evaluate as mean_loss
@@ -49,6 +54,8 @@ def evaluate(
     adapter = tinyxp.backend(backend)
     adapter.dtype(dtype or "float32")
     text = read_corpus(corpus)
+    if tokenizer is None:
+        load_config(model)  # so that a model that is not there is not reported as a missing tokenizer
     vocabulary = tinyxp.load_tokenizer(tokenizer or model)
     ids = vocabulary.encode(text)
     if held_out is not None:
@@ -57,10 +64,12 @@ def evaluate(
     length = min(params.config.max_seq_len, 1024) if context is None else context
     windows = cut_windows(ids, length)
     nats = mean_loss(params, windows, batch=batch)
+    if not math.isfinite(nats):
+        raise ValueError(f"the loss of {model} is {nats}; its numbers are not finite")
     size = sum(len(vocabulary.token_bytes(index)) for index in windows.targets.ravel().tolist())
     found = {
         "nats_per_token": nats,
-        "perplexity": math.exp(nats),
+        "perplexity": math.exp(min(nats, LARGEST)),
         "bits_per_byte": nats * windows.targets.size / math.log(2.0) / size,
         "tokens": windows.targets.size,
         "bytes": size,

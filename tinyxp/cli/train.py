@@ -133,10 +133,13 @@ def started(text: str, output: Path, backend: Backend, given: dict[str, Any]) ->
         evaluate_every=max(steps // 8, 1) if given["every"] is None else given["every"],
         seed=given["seed"],
     )
-    model_config(given, vocab_size=1)  # what is wrong with it is said before a vocabulary is made
+    # What is wrong with these is said before a vocabulary is made.
+    model_config(given, vocab_size=1).to_hf()
+    if recipe.dtype is not None:
+        backend.dtype(recipe.dtype)
     kept = len(split_stream(range(len(text)), given["held_out"])[0])
     vocab = given["vocab"]
-    own = vocab.lstrip("-").isdigit()
+    own = vocab.lstrip("-").isdecimal()
     vocabulary = own_vocabulary(text[:kept], int(vocab)) if own else known_vocabulary(vocab, text)
     tokenizer = vocabulary.tokenizer
     config = model_config(given, vocab_size=tokenizer.vocab_size)
@@ -197,7 +200,7 @@ def go(run: Run, trained: Windows, held_out: Windows, tokenizer: Tokenizer, outp
     """The run to its end, with a line, a sample and a checkpoint at each evaluation."""
     from tinyxp.params import count_parameters
     from tinyxp.train import fit
-    from tinyxp.train.checkpoint import entry
+    from tinyxp.train.checkpoint import NAME, entry
 
     recipe, params = run.recipe, run.state.params
     counts = f"{len(trained.ids):,} training and {len(held_out.ids):,} held-out windows"
@@ -208,7 +211,8 @@ def go(run: Run, trained: Windows, held_out: Windows, tokenizer: Tokenizer, outp
     start = run.state if begun else params
     try:
         for report in fit(start, trained, held_out, recipe):
-            run.history.append(entry(report))
+            if report.step or not run.history:  # a run that goes on from its start has that already
+                run.history.append(entry(report))
             status.show(report)
             if report.validation is None:
                 continue
@@ -217,10 +221,12 @@ def go(run: Run, trained: Windows, held_out: Windows, tokenizer: Tokenizer, outp
             click.echo(status.line(report))
             checkpoint(run, output)
             sample = "".join(written(run, tokenizer))
-            click.echo(f"step {report.step}, a sample: {sample}")
+            click.echo(f"step {report.step}, a sample: {printable(sample)}")
     except KeyboardInterrupt:
         status.clear()
-        click.echo(f"tinyxp: stopped; --resume goes on from step {run.state.step}", err=True)
+        kept = (output / NAME).is_file()
+        left = "--resume goes on from its last checkpoint" if kept else "there is no checkpoint yet"
+        click.echo(f"tinyxp: stopped; {left}", err=True)
         raise
     status.clear()
     tail = [e["loss"] for e in run.history if e["loss"] is not None][-25:]
@@ -241,6 +247,11 @@ def checkpoint(run: Run, output: Path) -> None:
         draw(run.history, output / "curves.png")
     elif run.state.step == run.recipe.steps:
         click.echo("tinyxp: no curves.png without matplotlib: pip install 'tinyxp[plot]'", err=True)
+
+
+def printable(text: str) -> str:
+    """The text, but for characters that a terminal obeys."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def written(run: Run, tokenizer: Tokenizer) -> Iterator[str]:

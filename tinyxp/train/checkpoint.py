@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +16,7 @@ import numpy as np
 from tinyxp import registry
 from tinyxp.checkpoints import save
 from tinyxp.checkpoints.files import naming, replacing
+from tinyxp.checks import as_integer
 from tinyxp.config import Config
 from tinyxp.errors import CheckpointError
 from tinyxp.params import Params
@@ -23,6 +26,7 @@ from tinyxp.train.recipe import Recipe
 from tinyxp.typing import Namespace
 
 NAME = "training.npz"
+BAD_ARCHIVES = (zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 PARTS = ("params", "first", "second")
 Entry = dict[str, Any]
 
@@ -72,7 +76,7 @@ def load_run(folder: Path, *, xp: Namespace, device: Any = None) -> Run:
         raise CheckpointError(f"{folder}: has no {NAME}, so there is no run to go on with")
     with naming(path):
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 facts = json.loads(str(file["run"]))
                 config = Config(**facts["config"])
                 params, first, second = (
@@ -87,7 +91,10 @@ def load_run(folder: Path, *, xp: Namespace, device: Any = None) -> Run:
             found = Params(params, config)
             for moments in (first, second):
                 Params(moments, config)  # the same names and shapes
-            state = State(found, first, second, int(facts["step"]))
-            return Run(state, recipe, list(facts["history"]), dict(facts["notes"]))
-        except (KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            step = as_integer("step", facts["step"], low=0, high=recipe.steps + 1)
+            history, notes = list(facts["history"]), dict(facts["notes"])
+            for report in history:
+                report["step"], report["loss"], report["rate"], report["norm"], report["validation"]
+            return Run(State(found, first, second, step), recipe, history, notes)
+        except (KeyError, TypeError, EOFError, RuntimeError, *BAD_ARCHIVES) as error:
             raise CheckpointError(f"is not a training run: {error}") from None

@@ -107,6 +107,11 @@ def _reports(
         at_end = step + 1 == recipe.steps
         due = at_end or (step + 1) % recipe.evaluate_every == 0
         found = measure(params) if measure is not None and due else None
+        if found is not None and not math.isfinite(found):
+            raise ValueError(
+                f"the held-out loss after step {step + 1} is {found}; "
+                f"a lower peak learning rate than {recipe.peak} may help"
+            )
         yield Report(step + 1, value, now.rate, size, found, state)
 
 

@@ -19,6 +19,8 @@ from tinyxp.text.saving import save_tokenizer
 from tinyxp.text.tiktoken import ENCODINGS
 from tinyxp.text.tokenizer import load_tokenizer
 
+NAMES = tuple(dict.fromkeys((*TOKENIZER_FILES, *MERGES_NAMES, *VOCABULARY_NAMES)))
+
 
 class Vocabulary(NamedTuple):
     """A tokenizer, and what writes it into a folder."""
@@ -48,8 +50,7 @@ def known_vocabulary(name: str, text: str) -> Vocabulary:
         source = path if path.is_dir() else path.parent
         if (source / COMPACT_NAME).is_file():
             raise ValueError(f"vocab is {name!r}, which is compact; name the whole tokenizer")
-        files = [source / file for file in (*TOKENIZER_FILES, *MERGES_NAMES, *VOCABULARY_NAMES)]
-        found = [file for file in dict.fromkeys(files) if file.is_file()]
+        found = [source / name for name in NAMES if (source / name).is_file()]
         if not found or path.suffix.lower() in (".gguf", ".bin", ".tiktoken"):
             raise ValueError(
                 f"vocab is {name!r}; name a folder with a tokenizer.json, or vocab.json and merges.txt"
@@ -84,7 +85,10 @@ def _write_ranks(ranks: dict[bytes, int], pattern: str, where: Path) -> None:
 
 
 def _copy(files: list[Path], where: Path) -> None:
+    """The files, and none that is left of another tokenizer."""
     with writable(where):
+        for name in {*NAMES, COMPACT_NAME} - {file.name for file in files}:
+            (where / name).unlink(missing_ok=True)
         for file in files:
             with file.open("rb") as old, replacing(where / file.name) as new:
                 shutil.copyfileobj(old, new)
