@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tinyxp.cache import Cache, new_cache
     from tinyxp.checkpoints import load, save
+    from tinyxp.comparison.comparing import compare
     from tinyxp.config import Config
+    from tinyxp.diagnosis.doctor import diagnose
     from tinyxp.errors import CheckpointError, UnsupportedModelError
     from tinyxp.generation import generate, stream
     from tinyxp.model import extend, forward, loss
@@ -29,7 +31,9 @@ __all__ = [
     "UnsupportedModelError",
     "available_backends",
     "backend",
+    "compare",
     "count_parameters",
+    "diagnose",
     "extend",
     "forward",
     "generate",
@@ -54,7 +58,9 @@ _HOME = {
     "UnsupportedModelError": "errors",
     "available_backends": "registry",
     "backend": "registry",
+    "compare": "comparison.comparing",
     "count_parameters": "params",
+    "diagnose": "diagnosis.doctor",
     "extend": "model",
     "forward": "model",
     "generate": "generation",

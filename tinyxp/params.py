@@ -78,6 +78,13 @@ class Params(Mapping[str, Array]):
         self._set(arrays, static, registry.owner_of(arrays[static[0][0]]))
         return self
 
+    @classmethod
+    def made_when_asked(cls, arrays: Mapping[str, Array], config: Config, backend: Backend) -> Params:
+        """Parameters whose mapping makes each array when it is asked for; nothing is read or checked here."""
+        self = object.__new__(cls)
+        self._set(arrays, (tuple(arrays), config), backend)
+        return self
+
     def held_as(
         self,
         arrays: Mapping[str, Array],

@@ -216,7 +216,7 @@ def bare_name(dtype: Any) -> str:
 @lru_cache(maxsize=64)
 def _numpys_name(dtype: np.dtype) -> str:
     """NumPy, and so JAX, makes it anew in three microseconds."""
-    return str(dtype)
+    return dtype.name
 
 
 def dtype_name(dtype: Any) -> str:

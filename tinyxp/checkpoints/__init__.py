@@ -26,7 +26,7 @@ from tinyxp.fusion import laid_together
 from tinyxp.params import Params
 from tinyxp.typing import Array, Namespace
 
-__all__ = ["TensorInfo", "convert", "describe", "load", "load_config", "save"]
+__all__ = ["TensorInfo", "convert", "describe", "load", "load_config", "open_checkpoint", "save"]
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[int, int], object]
@@ -64,7 +64,7 @@ def load(
     target = registry.backend(xp)
     if dtype is not None:
         target.dtype(dtype)
-    checkpoint = _open(path)
+    checkpoint = open_checkpoint(path)
     checkpoint.verify()
     arrays: dict[str, Array] = {}
     for name, weight in _counted(checkpoint.weights(), progress).items():
@@ -77,7 +77,7 @@ def load(
 def load_config(path: PathLike) -> Config:
     """The config of the model at ``path``, as ``load`` takes it; a folder needs no weights for it."""
     found = _locate(path, hub.CONFIGS)
-    return config_from_hf(found) if found.is_dir() else _open(found).config
+    return config_from_hf(found) if found.is_dir() else open_checkpoint(found).config
 
 
 def describe(path: PathLike) -> list[TensorInfo]:
@@ -86,7 +86,7 @@ def describe(path: PathLike) -> list[TensorInfo]:
 
     No weights are read. Errors as for ``load``.
     """
-    return _open(path).describe()
+    return open_checkpoint(path).describe()
 
 
 def save(params: Params, path: PathLike) -> None:
@@ -112,7 +112,7 @@ def convert(src: PathLike, dst: PathLike, *, progress: Progress | None = None) -
     _refuse_format(target)
     if (target / "config.json").exists() or (_is_npz(target) and target.exists()):
         raise ValueError(f"{target}: holds a model already; name another destination, or remove that one")
-    checkpoint = _open(src)
+    checkpoint = open_checkpoint(src)
     checkpoint.verify()
     weights = _counted(checkpoint.weights(), progress)
     _write(target, checkpoint.config, weights, checkpoint.special_ids)
@@ -125,7 +125,8 @@ def _weight(x: Array) -> Weight:
     return Weight(tuple(x.shape), registry.dtype_name(x.dtype), lambda: owner.to_numpy(x))
 
 
-def _open(path: PathLike) -> Checkpoint:
+def open_checkpoint(path: PathLike) -> Checkpoint:
+    """The model at ``path``, as ``load`` takes it, opened and checked; no weight is read."""
     found = _locate(path, hub.EVERYTHING)
     return open_folder(found) if found.is_dir() else _OPENERS[found.suffix.lower()](found)
 

@@ -11,10 +11,13 @@ import tinyxp
 from tinyxp.cli.bench import bench
 from tinyxp.cli.check import check
 from tinyxp.cli.data import data
+from tinyxp.cli.diagnose import diagnose
+from tinyxp.cli.diff import diff
 from tinyxp.cli.evaluation import evaluate
 from tinyxp.cli.generation import generate
 from tinyxp.cli.libraries import backends
 from tinyxp.cli.models import convert, info
+from tinyxp.cli.trace import trace
 from tinyxp.cli.train import train
 
 
@@ -24,7 +27,20 @@ def cli() -> None:
     """One decoder-only transformer on NumPy, PyTorch and JAX."""
 
 
-for command in (generate, info, convert, backends, bench, check, data, train, evaluate):
+for command in (
+    generate,
+    info,
+    convert,
+    backends,
+    bench,
+    check,
+    data,
+    train,
+    evaluate,
+    diff,
+    diagnose,
+    trace,
+):
     cli.add_command(command)
 
 

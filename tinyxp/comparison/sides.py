@@ -1,0 +1,264 @@
+"""The two sides of a comparison: a model run here, transformers' own, a recorded trace, or a callable."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyxp import registry
+from tinyxp.checkpoints import load, load_config
+from tinyxp.comparison.points import Batch, axes, ordered
+from tinyxp.comparison.recorded import Recorded, check_dtype, form
+from tinyxp.comparison.referee import Weights
+from tinyxp.config import Config
+from tinyxp.inputs import as_kernels
+from tinyxp.model import forward
+from tinyxp.params import Params
+from tinyxp.registry import Backend, dtype_name
+from tinyxp.typing import Array
+
+Trace = dict[str, np.ndarray]
+Put = Mapping[str, np.ndarray]
+TRACED = "tinyxp.backends.transformers_trace"
+"""Which needs torch and transformers."""
+
+
+@dataclass(eq=False)
+class Side:
+    """What is compared. ``dtype`` is what it computes in, None until that is known."""
+
+    name: str
+    dtype: str | None = None
+
+    @property
+    def config(self) -> Config | None:
+        """The model's config, where it is known."""
+        return None
+
+    @property
+    def weights(self) -> Weights | None:
+        """The model's weights, where they are at hand, as exact as they are stored."""
+        return None
+
+    @property
+    def model(self) -> str | None:
+        """The path of the model, where there is one: for its tokenizer."""
+        return None
+
+    @property
+    def batch(self) -> Batch | None:
+        """The only ids that this side can answer; None where any will do."""
+        return None
+
+    @property
+    def can_put(self) -> bool:
+        """Whether ``trace`` can replace values on the way."""
+        return False
+
+    def trace(self, batch: Batch, put: Put | None = None) -> Trace:
+        """Every trace point that this side has, on NumPy. ``put`` replaces values: point -> array."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class Model(Side):
+    """A checkpoint, or parameters, run by tinyxp on a backend."""
+
+    path: str | None = None
+    given: Params | None = None
+    backend: Backend = field(default_factory=lambda: registry.backend("numpy"))
+    kernels: bool = False
+    jit: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype is not None:
+            self.backend.dtype(self.dtype)
+        if self.kernels and not self.backend.kernels:
+            raise ValueError(f"{self.name}: {self.backend.name} brings no kernels")
+        if self.jit and type(self.backend).jit is Backend.jit:
+            raise ValueError(f"{self.name}: {self.backend.name} does not compile")
+
+    @cached_property
+    def params(self) -> Params:
+        if self.given is not None:
+            found = self.given.to(self.backend.xp, dtype=self.dtype)
+        else:
+            assert self.path is not None
+            found = load(self.path, xp=self.backend.xp, dtype=self.dtype)
+        self.dtype = dtype_name(found.dtype)
+        return found
+
+    @cached_property
+    def config(self) -> Config:
+        if self.given is not None:
+            return self.given.config
+        assert self.path is not None
+        return load_config(self.path)
+
+    @cached_property
+    def weights(self) -> Weights:
+        if self.given is not None:
+            return Weights.of_params(self.given)
+        assert self.path is not None
+        if dtype_name(self.params.dtype) in ("float32", "float64"):
+            return Weights.of_params(self.params)
+        return Weights.of_file(Path(self.path))  # exact, where the run's own are rounded
+
+    @property
+    def model(self) -> str | None:
+        return self.path
+
+    @property
+    def can_put(self) -> bool:
+        return not self.jit
+
+    def trace(self, batch: Batch, put: Put | None = None) -> Trace:
+        params, backend = self.params, self.backend
+        kernels = as_kernels(backend.kernels if self.kernels else None)
+        put = put or {}
+
+        def run(params: Params, ids: Any, mask: Any) -> dict[str, Array]:
+            points: dict[str, Array] = {}
+
+            def tap(name: str, x: Array) -> Array:
+                points[name] = x if name not in put else self._like(put[name], x)
+                return points[name]
+
+            forward(params, ids, mask=mask, kernels=kernels, tap=tap)
+            return points
+
+        ids = backend.from_numpy(batch.ids.astype(backend.index_dtype))
+        mask = None if batch.mask is None else backend.from_numpy(batch.mask)
+        with backend.inference(), np.errstate(all="ignore"):
+            found = (backend.jit(run) if self.jit else run)(params, ids, mask)
+            return {name: backend.to_numpy(x) for name, x in found.items()}
+
+    def _like(self, x: np.ndarray, other: Array) -> Array:
+        return self.backend.from_numpy(np.asarray(x), dtype=dtype_name(other.dtype))
+
+
+@dataclass(eq=False)
+class Transformers(Side):
+    """transformers' own model of a checkpoint, in eval mode."""
+
+    path: str = ""
+
+    @cached_property
+    def found(self) -> Any:
+        found = import_module(TRACED).open_model(Path(self.path), self.dtype)
+        self.dtype = dtype_name(found.dtype)
+        return found
+
+    @cached_property
+    def config(self) -> Config:
+        return load_config(self.path)
+
+    @cached_property
+    def weights(self) -> Weights:
+        return Weights.of_file(Path(self.path))
+
+    @property
+    def model(self) -> str:
+        return self.path
+
+    @property
+    def can_put(self) -> bool:
+        return True
+
+    def trace(self, batch: Batch, put: Put | None = None) -> Trace:
+        return import_module(TRACED).trace(  # type: ignore[no-any-return]
+            self.found, batch.ids, mask=batch.mask, put=put
+        )
+
+
+@dataclass(eq=False)
+class Record(Side):
+    """A trace that was recorded elsewhere."""
+
+    recorded: Recorded = field(default_factory=lambda: Recorded(Batch(np.zeros((1, 1), np.int64)), {}))
+
+    def __post_init__(self) -> None:
+        if not self.recorded.points:
+            raise ValueError(f"{self.name}: holds no trace point")
+        self.dtype = self.dtype or _common_dtype(self.recorded.points)
+
+    @property
+    def batch(self) -> Batch:
+        return self.recorded.batch
+
+    def trace(self, batch: Batch, put: Put | None = None) -> Trace:
+        return self.recorded.points
+
+
+@dataclass(eq=False)
+class Callable_(Side):
+    """A function of ids (b, t), and of ``mask`` if it takes one, to logits (b, t, n) or to a trace."""
+
+    function: Callable[..., Any] = print
+
+    def trace(self, batch: Batch, put: Put | None = None) -> Trace:
+        named: dict[str, Any] = {}
+        if batch.mask is not None:
+            if "mask" not in inspect.signature(self.function).parameters:
+                raise ValueError(f"{self.name} takes no mask, and there is padding")
+            named["mask"] = batch.mask.copy()
+        answer = self.function(batch.ids.copy(), **named)
+        points = answer if isinstance(answer, Mapping) else {"logits": answer}
+        if not points:
+            raise ValueError(f"{self.name} gave no trace point")
+        found = {name: self._host(name, points[name], len(batch.ids)) for name in ordered(points)}
+        self.dtype = self.dtype or _common_dtype(found)
+        return found
+
+    def _host(self, name: str, x: Any, rows: int) -> np.ndarray:
+        """A point on NumPy. Its columns may be others than those of the ids: that is a fault to be found."""
+        owner = registry.owner_of(x)
+        if owner is None:
+            registry.load_imported()
+            owner = registry.owner_of(x)
+        host = np.asarray(x) if owner is None else owner.to_numpy(x)
+        if self.dtype is None and str(getattr(x, "dtype", "")).endswith("bfloat16"):
+            self.dtype = "bfloat16"
+        host = check_dtype(name, host)
+        wanted = len(axes(name))
+        host = host[None] if host.ndim == wanted - 1 and rows == 1 else host
+        if host.ndim != wanted or len(host) != rows or 0 in host.shape:
+            raise ValueError(
+                f"{self.name} gave {name} of shape {host.shape}; {form(name)} is wanted, with {rows} rows"
+            )
+        return host
+
+
+def _common_dtype(points: Trace) -> str:
+    """The narrowest dtype among the points."""
+    return min((x.dtype for x in points.values()), key=lambda dtype: dtype.itemsize).name
+
+
+def as_side(given: Any, name: str = "") -> Side:
+    """A side from what people have: a Side, a specification (see ``parse``), Params, a trace with its ids
+    as ``Recorded``, or a function.
+    """
+    from tinyxp.comparison.specs import parse
+
+    if isinstance(given, Side):
+        return given
+    if isinstance(given, Params):
+        backend = given.backend
+        return Model(name or f"params@{backend.name}", dtype_name(given.dtype), given=given, backend=backend)
+    if isinstance(given, Recorded):
+        return Record(name or "trace", recorded=given)
+    if callable(given):
+        return Callable_(name or getattr(given, "__qualname__", type(given).__name__), function=given)
+    if isinstance(given, (str, Path)):
+        return parse(str(given))
+    raise ValueError(
+        f"a side is {given!r}; it must be a specification such as 'MODEL@jax:float32', Params, a Recorded "
+        "trace or a function"
+    )

@@ -1,0 +1,227 @@
+"""diagnose: the causes of a difference, in order, each with what proves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tinyxp.comparison.comparing import batch_for, judged
+from tinyxp.comparison.distance import Distance, narrow_dtype
+from tinyxp.comparison.points import Batch
+from tinyxp.comparison.sides import Model, Record, Side, Trace, Transformers, as_side
+from tinyxp.comparison.verdicts import Comparison
+from tinyxp.diagnosis.faults import Fault
+from tinyxp.diagnosis.healing import Proof, config_differences, heal, parameter_differences
+from tinyxp.diagnosis.held import ENDLESS
+from tinyxp.diagnosis.search import Finding, Search
+from tinyxp.diagnosis.variant import Variant
+from tinyxp.diagnosis.whole import front_token, with_column
+
+PROVED, CERTAIN, LIKELY, UNKNOWN = "proved", "certain", "likely", "unknown"
+
+
+@dataclass
+class Cause:
+    """One cause, or, where ``keys`` is empty, a point that nothing explains."""
+
+    keys: tuple[str, ...]
+    sentence: str
+    fix: str
+    point: str
+    blocks: tuple[int, ...] | None  # None: every block, or none in particular
+    points: list[str]  # those that it explains
+    before: Distance
+    after: Distance
+    confidence: str
+    alike: tuple[str, ...] = ()  # other causes that would look the same
+    closest: tuple[str, ...] = ()  # where nothing fits, what came closest
+    closed: float = 0.0  # and which part of the gap that closes
+
+
+@dataclass
+class Diagnosis:
+    """Why two sides part."""
+
+    comparison: Comparison
+    causes: list[Cause] = field(default_factory=list)
+    before: Distance | None = None  # of the side in doubt from the trusted one, at their last common point
+    after: Distance | None = None  # the same with all causes put into the trusted side
+    agrees_after: bool = False  # whether that is rounding, at every point
+    proof: str = ""
+    notes: list[str] = field(default_factory=list)
+    ran_out: bool = False
+
+    @property
+    def explained(self) -> bool:
+        return bool(self.causes) and all(cause.keys for cause in self.causes)
+
+
+def diagnose(a: Any, b: Any, ids: Any = None, *, mask: Any = None, seconds: float = 120.0) -> Diagnosis:
+    """Compares as ``tinyxp.compare`` does, then looks for what the side in doubt does wrong.
+
+    The faults that people make are put into the trusted weights' own run, alone and then two at a time, until
+    it computes what the side in doubt has. Where that side's trace points are known, every operation is
+    judged on the side's own inputs, so that several faults are found one after another. A cause is proved,
+    where the side can be run again, by putting right its parameters, or its values, alone. ``seconds`` bounds
+    the search. Errors as for ``compare``, and ValueError where neither side has weights to put faults into.
+    """
+    a, b = as_side(a, "A"), as_side(b, "B")
+    batch = batch_for(a, b, ids, mask)
+    of_a, of_b = a.trace(batch), b.trace(batch)
+    found = judged(a, b, batch, of_a, of_b)
+    base, side, trace = (a, b, of_b) if found.judged == "B" else (b, a, of_a)
+    if base.weights is None:
+        raise ValueError(
+            f"neither {a.name} nor {b.name} has weights: causes are tried on a model; name one side's"
+        )
+    answer = Diagnosis(found)
+    if found.agrees:
+        return answer
+    _Examination(answer, base, side, trace, batch, seconds).run()
+    return answer
+
+
+class _Examination:
+    """One search, its steps in order."""
+
+    def __init__(
+        self, answer: Diagnosis, base: Side, side: Side, trace: Trace, batch: Batch, seconds: float
+    ) -> None:
+        assert base.weights is not None
+        self.answer, self.base, self.side, self.trace, self.batch = answer, base, side, trace, batch
+        self.weights, self.seconds = base.weights, seconds
+        self.it = answer.comparison.judged
+        self.dtype = side.dtype or "float32"
+
+    def run(self) -> None:
+        self._differences()
+        if self._is_random():
+            return
+        self._front_token()
+        self._dtype()
+        search = Search(
+            self.weights, self.batch, self.trace, self.dtype, seconds=self.seconds,
+            in_file=isinstance(self.side, (Model, Transformers)),
+        )  # fmt: skip
+        findings, v = search.explain()
+        self.answer.ran_out = search.ran_out
+        self._confirm(search, findings, v)
+        self.answer.causes += [self._cause(finding) for finding in findings]
+        self._prove(findings)
+
+    def _differences(self) -> None:
+        """What the two configs say differently: the shortest way to many causes."""
+        if self.base.config is not None and self.side.config is not None:
+            self.answer.notes += config_differences(self.base.config, self.side.config, self.it)
+
+    def _is_random(self) -> bool:
+        """Whether the side answers differently when it is asked again."""
+        if isinstance(self.side, Record):
+            return False
+        again = self.side.trace(self.batch)
+        apart = [n for n, x in self.trace.items() if not np.array_equal(x, again[n], equal_nan=True)]
+        if not apart or "logits" not in apart or len(self.trace) > 1:
+            return False  # where points are known, dropout shows at one
+        x, y = self.trace["logits"].astype(np.float64), again["logits"].astype(np.float64)
+        if np.max(np.abs(x - y)) <= 1e-4 * np.max(np.abs(x)):
+            return False
+        says = f"{self.it} answers differently each time it is asked the same: dropout is left on"
+        distance = self.answer.comparison.rows[-1].distance or ENDLESS.distance
+        self._whole(
+            "dropout", says, "switch to evaluation: model.eval() in torch", "logits", distance, LIKELY
+        )
+        return True
+
+    def _front_token(self) -> None:
+        token = front_token(self.weights, self.batch, self.trace)
+        if token is None:
+            return
+        self.batch, self.trace = with_column(self.batch, self.trace, token)
+        says = f"{self.it} puts token {token} in front of the ids (a BOS?): it has one column more"
+        fix = "put a BOS in front once, or not at all, on both sides"
+        first = next(iter(self.trace))
+        self._whole(f"extra token {token} in front", says, fix, first, ENDLESS.distance, CERTAIN)
+
+    def _dtype(self) -> None:
+        narrow = narrow_dtype(self.trace, self.dtype)
+        if narrow is None:
+            return
+        first = self.answer.comparison.first
+        assert first is not None
+        says = (
+            f"{self.it} computes in {narrow}, though its results are {self.dtype}: "
+            f"nearly all of its values are {narrow} numbers"
+        )
+        fix = f"compute in {self.dtype}, or compare it as {narrow} ({self.side.name}@:{narrow})"
+        distance = first.distance or ENDLESS.distance
+        self._whole(f"computes in {narrow}", says, fix, first.point, distance, LIKELY)
+        self.dtype = narrow
+
+    def _whole(self, key: str, says: str, fix: str, point: str, distance: Distance, confidence: str) -> None:
+        """A cause that concerns the side as a whole."""
+        found = Cause((key,), says, fix, point, None, list(self.trace), distance, distance, confidence)
+        self.answer.causes.append(found)
+
+    def _confirm(self, search: Search, findings: list[Finding], v: Variant) -> None:
+        """The trusted run from the ids on, with all causes put in, against the side."""
+        last = list(self.trace)[-1]
+
+        before, after = search.whole(search.right), search.whole(v)
+        if last in before and last in after:
+            self.answer.before, self.answer.after = before[last].distance, after[last].distance
+        coarse = any(
+            f.coarse or f.plant(search.right) is search.right for finding in findings for f in finding.faults
+        )
+        self.answer.agrees_after = bool(after) and all(e.excess <= 1.0 for e in after.values()) and not coarse
+
+    def _cause(self, finding: Finding) -> Cause:
+        faults = finding.faults
+        confidence = UNKNOWN
+        if faults:
+            given = any(f.coarse or f.key.startswith(("other weights", "head not tied")) for f in faults)
+            confidence = (
+                LIKELY if given or not (self.answer.agrees_after or finding.after.excess <= 1.0) else CERTAIN
+            )
+        return Cause(
+            tuple(f.key for f in faults),
+            "; ".join(self._words(f) for f in faults) if faults else self._nothing(finding),
+            "; ".join(dict.fromkeys(f.fix for f in faults)),
+            finding.point,
+            finding.blocks,
+            finding.points,
+            finding.before.distance,
+            finding.after.distance,
+            confidence,
+            tuple(f.key for f in finding.alike),
+            tuple(f.key for f in finding.closest),
+            finding.closed,
+        )
+
+    def _words(self, fault: Fault) -> str:
+        return fault.says.format(it=self.it, its=f"{self.it}'s")
+
+    def _nothing(self, finding: Finding) -> str:
+        where = f"nothing that is known here explains {finding.point}"
+        if not finding.closest:
+            return where
+        near = " with ".join(f.key for f in finding.closest)
+        return f"{where}; the closest, {near}, closes {finding.closed:.0%} of the gap"
+
+    def _prove(self, findings: list[Finding]) -> None:
+        """The side's own run, put right where the causes are."""
+        answer = self.answer
+        different = parameter_differences(self.base, self.side)
+        if different:
+            answer.notes.append(different.words(self.it))
+        if not answer.causes or any(not cause.keys for cause in answer.causes):
+            return
+        points = [point for finding in findings for point in finding.points]
+        proof: Proof | None = heal(
+            self.base, self.side, self.batch, points, different, answer.comparison, self.dtype
+        )
+        if proof is not None:
+            answer.proof = proof.words(self.it, "A" if self.it == "B" else "B")
+            for cause in answer.causes:
+                cause.confidence = PROVED

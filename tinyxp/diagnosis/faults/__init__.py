@@ -1,0 +1,38 @@
+"""The faults that people make: what each does to a right model, where it shows first, what to do about it."""
+
+from __future__ import annotations
+
+from tinyxp.config import Config
+from tinyxp.diagnosis.faults.attention import attention
+from tinyxp.diagnosis.faults.blocks import feed_forward, stream
+from tinyxp.diagnosis.faults.matrices import biases, exchanges, roundings, transpositions
+from tinyxp.diagnosis.faults.norms import norms
+from tinyxp.diagnosis.faults.positions import positions, rotations
+from tinyxp.diagnosis.faults.record import Fault, Maker
+from tinyxp.diagnosis.faults.rows import fused, permutations
+from tinyxp.diagnosis.faults.tables import extra_tokens, lengths, tables
+
+__all__ = ["Fault", "faults_of"]
+
+MAKERS: tuple[Maker, ...] = (
+    norms,
+    rotations,
+    positions,
+    attention,
+    feed_forward,
+    stream,
+    permutations,
+    fused,
+    transpositions,
+    exchanges,
+    biases,
+    tables,
+    roundings,
+    lengths,
+    extra_tokens,
+)
+
+
+def faults_of(config: Config) -> list[Fault]:
+    """Every known fault that a model of this config can have."""
+    return [fault for make in MAKERS for fault in make(config)]

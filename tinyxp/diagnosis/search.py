@@ -1,0 +1,339 @@
+"""The search: which fault, or which two, make the trusted model compute what the side in doubt has.
+
+Where the side's values are known, each operation is judged on the side's own inputs, so that faults are found
+one after another, wherever they are. Where only its logits are known, the whole model is run with each fault.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tinyxp.comparison.distance import rounded
+from tinyxp.comparison.points import BLOCK_POINTS, Batch, block_of, counted, kind, order, ordered
+from tinyxp.comparison.referee import Weights
+from tinyxp.comparison.sides import Trace
+from tinyxp.diagnosis.faults import Fault, faults_of
+from tinyxp.diagnosis.fits import dropout, factor, other_weights
+from tinyxp.diagnosis.held import ENDLESS, Error, Errors, Held, Segment
+from tinyxp.diagnosis.pairs import in_step, in_whole
+from tinyxp.diagnosis.variant import Variant
+
+MOST = 6
+"""How many faults are looked for, one after another."""
+MOST_PAIRS = 3000
+"""How many pairs are tried at one point."""
+
+
+Tried = dict[tuple[Fault, ...], Errors]
+
+
+@dataclass
+class Finding:
+    """What explains one point that parts, and how well."""
+
+    point: str
+    faults: tuple[Fault, ...]  # none where nothing fits
+    before: Error
+    after: Error
+    blocks: tuple[int, ...] | None = None  # None: every block, or none in particular
+    points: list[str] = field(default_factory=list)  # all that it explains
+    closest: tuple[Fault, ...] = ()  # where nothing fits
+    alike: tuple[Fault, ...] = ()  # others that explain the same, as far as can be seen
+
+    @property
+    def closed(self) -> float:
+        """Which part of the gap is closed, from 0 to 1."""
+        before, after = self.before.distance.rms, self.after.distance.rms
+        return 1.0 if before == 0.0 else max(0.0, 1.0 - after / before) if np.isfinite(after) else 0.0
+
+
+class Search(Held):
+    """The faults that are put into the trusted model, and what they explain."""
+
+    def __init__(
+        self,
+        weights: Weights,
+        batch: Batch,
+        trace: Trace,
+        dtype: str,
+        *,
+        seconds: float,
+        in_file: bool = False,
+    ) -> None:
+        super().__init__(weights, batch, trace, dtype)
+        self.in_file = in_file
+        self.faults = faults_of(weights.config)
+        self.deadline = time.monotonic() + seconds
+        self.ran_out = False
+
+    def explain(self) -> tuple[list[Finding], Variant]:
+        """What explains each point that parts by itself, in order, and the model with all of it put in."""
+        v, findings = self.right, list[Finding]()
+        settled: set[str] = set()
+        for _ in range(MOST):
+            own = self.all_errors(v)
+            bad = [name for name in ordered(own) if own[name].excess > 1.0 and name not in settled]
+            if not bad:
+                break
+            finding, v = self._explain(v, bad[0], own)
+            self._add(findings, finding)
+            settled |= set(finding.points)
+            if not finding.faults:
+                settled |= {n for n in bad if kind(n) == kind(bad[0]) or own[n] is ENDLESS}
+        return findings, v
+
+    def _add(self, findings: list[Finding], new: Finding) -> None:
+        """A finding more, or more blocks of one that is there."""
+        for old in findings:
+            if new.faults and [f.key for f in old.faults] == [f.key for f in new.faults]:
+                both = {*(old.blocks or ()), *(new.blocks or range(self.theirs))}
+                old.blocks = None if len(both) == self.theirs else tuple(sorted(both))
+                old.points = ordered({*old.points, *new.points})
+                return
+        findings.append(new)
+
+    def _explain(self, v: Variant, point: str, own: Errors) -> tuple[Finding, Variant]:
+        segment = next(s for s in self.segments if self.holds(s, point))
+        here = {name: error for name, error in own.items() if self.holds(segment, name)}
+        candidates = self._candidates(point, segment)
+        tried: Tried = {(fault,): self._try(v, (fault,), segment) for fault in candidates if self._in_time()}
+        solved = [key for key, errors in tried.items() if self._solves(v, key, point, here, errors, segment)]
+        if not solved and (fitted := self._fitted(v, point, own)):
+            return fitted, v
+        if not solved:
+            tried |= self._pairs(v, point, candidates, tried, segment)
+            solved = [
+                k for k, e in tried.items() if len(k) == 2 and self._solves(v, k, point, here, e, segment)
+            ]
+        if not solved and segment.last > segment.first:
+            return self._alone(v, point, candidates, here, tried, segment)
+        if not solved:
+            return self._other_weights(v, point, own) or self._hopeless(point, own, tried), v
+        best, *others = self._ranked(v, solved, tried, segment)
+        finding, v = self._scoped(v, best, point, own)
+        finding.alike = tuple(key[0] for key in others if len(key) == 1)
+        return finding, v
+
+    def _fitted(self, v: Variant, point: str, own: Errors) -> Finding | None:
+        """What no list can hold: dropout, and a constant factor."""
+        for fit in (dropout, factor):
+            found = fit(self, v, point)
+            if found is None:
+                continue
+            alike = [n for n in ordered(own) if kind(n) == kind(point) and own[n].excess > 1.0]
+            if fit is dropout:
+                alike = [
+                    n for n in ordered(own) if own[n].excess > 1.0 and (n == point or dropout(self, v, n))
+                ]
+            fault, after = found
+            return Finding(point, (fault,), own[point], after, points=alike)
+        return None
+
+    def _other_weights(self, v: Variant, point: str, own: Errors) -> Finding | None:
+        found = other_weights(self, v, point)
+        alike = [n for n in ordered(own) if n == point]
+        return None if found is None else Finding(point, (found,), own[point], own[point], points=alike)
+
+    def _hopeless(self, point: str, own: Errors, tried: Tried) -> Finding:
+        def rms(key: tuple[Fault, ...]) -> float:
+            return tried[key][point].distance.rms if point in tried[key] else np.inf
+
+        near = min(tried, key=rms, default=())
+        after = tried[near][point] if near and rms(near) < own[point].distance.rms else own[point]
+        return Finding(
+            point, (), own[point], after, closest=near if after is not own[point] else (), points=[point]
+        )
+
+    def _in_time(self) -> bool:
+        self.ran_out = self.ran_out or time.monotonic() > self.deadline
+        return not self.ran_out
+
+    def _candidates(self, point: str, segment: Segment) -> list[Fault]:
+        """The faults that can show at a point first, given what is known before it."""
+        whole = segment == Segment(-1, max(self.n, self.theirs))
+        if segment.last > segment.first:
+            return [fault for fault in self.faults if whole or "ids" not in fault.sets]
+        i = block_of(point)
+        if i is None:
+            kinds = {point}
+        else:
+            known = [name for name in self.trace if block_of(name) == i and order(name) < order(point)]
+            start = max((BLOCK_POINTS.index(kind(name)) for name in known), default=-1)
+            kinds = {*BLOCK_POINTS[start + 1 : BLOCK_POINTS.index(kind(point)) + 1]}
+            if kind(point) in (
+                "attn.k",
+                "attn.v",
+                "attn.k_rotated",
+                "mlp.up",
+            ):  # whose sibling stands before it
+                kinds |= {kind(point)}
+        return [fault for fault in self.faults if kinds & set(fault.shows)]
+
+    def _try(self, v: Variant, faults: Iterable[Fault], segment: Segment) -> Errors:
+        for fault in faults:
+            v = fault.plant(v)
+        return self.errors(v, segment)
+
+    def _solves(
+        self, v: Variant, key: tuple[Fault, ...], point: str, before: Errors, after: Errors, segment: Segment
+    ) -> bool:
+        """Whether the point no longer parts, and no other does that did not before."""
+        if point not in after:
+            return False
+        spoilt = [
+            name for name in after if after[name].excess > 1.0 and before.get(name, after[name]).excess <= 1.0
+        ]
+        if spoilt:
+            return False
+        if after[point].excess <= 1.0:
+            return True
+        return len(key) == 1 and bool(key[0].coarse) and self._resembles(v, key[0], point)
+
+    def _resembles(self, v: Variant, fault: Fault, point: str) -> bool:
+        """Whether the side's error at a point is that of computing in few digits: of that size and shape."""
+        values = [self.right_at(variant, point) for variant in (v, fault.plant(v))]
+        found = self.trace[point].astype(np.float64)
+        if found.shape != values[0].shape:
+            return False
+        counts = np.broadcast_to(counted(point, found.shape, self.batch), found.shape) & np.isfinite(found)
+        if not counts.any():
+            return False
+        theirs, expected = (found - values[0])[counts], (values[1] - values[0])[counts]
+        a, b = float(np.sqrt(np.mean(theirs**2))), float(np.sqrt(np.mean(expected**2)))
+        if not (b > 0.0 and 0.3 < a / b < 3.0):
+            return False
+        alike = float(np.mean(theirs * expected)) / (a * b)
+        return alike > 0.5 or bool(np.array_equal(rounded(found[counts], fault.coarse), found[counts]))
+
+    def _pairs(
+        self,
+        v: Variant,
+        point: str,
+        candidates: Sequence[Fault],
+        tried: Tried,
+        segment: Segment,
+    ) -> dict[tuple[Fault, ...], Errors]:
+        """Two at a time, until a pair explains the point, or, within one step, all of them."""
+        plain = [fault for fault in candidates if not fault.coarse and (fault,) in tried]
+
+        def closeness(fault: Fault) -> float:
+            error = tried[(fault,)].get(point)
+            return np.inf if error is None or np.isnan(error.distance.rms) else error.distance.rms
+
+        ranked = sorted(plain, key=closeness)
+        one_step = segment.last == segment.first
+        found: Tried = {}
+        for pair in in_step(ranked) if one_step else in_whole(self, v, ranked):
+            if not self._in_time() or len(found) == MOST_PAIRS:
+                break
+            found[pair] = self._try(v, pair, segment)
+            if not one_step and point in found[pair] and found[pair][point].excess <= 1.0:
+                break
+        return found
+
+    def _alone(
+        self,
+        v: Variant,
+        point: str,
+        candidates: Sequence[Fault],
+        here: Errors,
+        tried: Tried,
+        segment: Segment,
+    ) -> tuple[Finding, Variant]:
+        """A fault in one block of a segment only, by itself or beside one of the closest that are everywhere."""
+        blocks = range(max(segment.first, 0), min(segment.last + 1, len(v.order)))
+
+        def rms(key: tuple[Fault, ...]) -> float:
+            return tried[key][point].distance.rms if len(key) == 1 and point in tried[key] else np.inf
+
+        for others in ((), *sorted(tried, key=rms)[:3]):
+            start = v
+            for other in others:
+                start = other.plant(start)
+            for fault in candidates:
+                if fault.everywhere or fault.plant(self.right).layers is not None:
+                    continue
+                for i in blocks:
+                    if not self._in_time():
+                        break
+                    planted = fault.plant(start).narrowed([i], start)
+                    errors = self.errors(planted, segment)
+                    if point in errors and errors[point].excess <= 1.0:
+                        key = (*others, fault)
+                        return Finding(point, key, here[point], errors[point], (i,), [point]), planted
+        return self._hopeless(point, here, tried), v
+
+    def _ranked(
+        self,
+        v: Variant,
+        solved: list[tuple[Fault, ...]],
+        tried: Tried,
+        segment: Segment,
+    ) -> list[tuple[Fault, ...]]:
+        """Of those that explain the point, those that leave the fewest points unexplained, best first."""
+
+        def left(errors: Errors) -> int:
+            return sum(error.excess > 1.0 for error in errors.values())
+
+        def rank(key: tuple[Fault, ...]) -> tuple[float, ...]:
+            elsewhere = any(f.everywhere == self.in_file for f in key)  # in code, if files are in doubt
+            return (
+                left(tried[key]),
+                len(key),
+                max(f.likely for f in key),
+                elsewhere,
+                sum(e.distance.rms for e in tried[key].values()),
+            )
+
+        solved = sorted(solved, key=rank)
+        alike = [key for key in solved if rank(key)[:2] == rank(solved[0])[:2]][:8]
+        if len(alike) == 1 or len(self.segments) == 1:
+            return [key for key in alike if not any(f.coarse for f in key)] or alike
+        totals = {key: left(self._everywhere(v, key)) for key in alike}
+        alike.sort(key=lambda key: (totals[key], *rank(key)))
+        best = alike[0]
+        return [key for key in alike if totals[key] == totals[best] and not any(f.coarse for f in key)] or [
+            best
+        ]
+
+    def _everywhere(self, v: Variant, key: tuple[Fault, ...]) -> Errors:
+        for fault in key:
+            v = fault.plant(v)
+        return self.all_errors(v)
+
+    def _scoped(self, v: Variant, key: tuple[Fault, ...], point: str, own: Errors) -> tuple[Finding, Variant]:
+        """The fault in every block, or in those alone where it helps."""
+        planted = v
+        for fault in key:
+            planted = fault.plant(planted)
+        after = self.all_errors(planted)
+        shows = {name for fault in key for name in fault.shows}
+        if any(fault.coarse for fault in key):  # few digits: imitated, not met
+            gone = [n for n in ordered(own) if (kind(n) in shows or n == point) and own[n].excess > 1.0]
+            return Finding(point, key, own[point], after.get(point, own[point]), None, gone), planted
+        helped, hurt = [], []
+        for i in range(self.theirs):
+            mine = [name for name in own if block_of(name) == i and kind(name) in shows]
+            was, now = _count(own, mine), _count(after, mine)
+            helped += [i] if now < was else []
+            hurt += [i] if now > was else []
+        blocks: tuple[int, ...] | None = None
+        everywhere = any("layers" in fault.sets for fault in key) or block_of(point) is None
+        if helped and (hurt or len(helped) < self.theirs) and not everywhere:
+            blocks = tuple(helped)
+            planted = planted.narrowed(helped, v)
+            after = self.all_errors(planted)
+        gone = [
+            name
+            for name in ordered(own)
+            if own[name].excess > 1.0 and after.get(name, own[name]).excess <= 1.0
+        ]
+        return Finding(point, key, own[point], after.get(point, own[point]), blocks, gone), planted
+
+
+def _count(errors: Errors, names: Iterable[str]) -> int:
+    return sum(errors[name].excess > 1.0 for name in names if name in errors)

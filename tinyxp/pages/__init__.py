@@ -1,0 +1,1 @@
+"""Pages for people: HTML files that need nothing beside them."""
