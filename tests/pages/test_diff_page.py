@@ -16,8 +16,10 @@ import pytest
 
 import tinyxp
 from tinyxp.comparison import Comparison, compare
-from tinyxp.pages.diff import BY_LAYER, CELLS, OPERATIONS, diff_page
-from tinyxp.pages.html import number
+from tinyxp.comparison.report import OPERATIONS, answer, token_line
+from tinyxp.pages.diff import diff_page
+from tinyxp.pages.diff_charts import BY_LAYER, CELLS
+from tinyxp.pages.html import escaped, number
 
 from ..reference import drawn
 from .conftest import CONFIGS
@@ -174,16 +176,26 @@ def test_the_operations_are_those_of_all_trace_points() -> None:
     assert kinds == set(OPERATIONS)
 
 
+@pytest.mark.parametrize("make", ALL)
+def test_the_page_begins_with_the_report_s_sentences(make: Callable[[], Comparison]) -> None:
+    found = make()
+    page = diff_page(found)
+    assert told(page) == answer(found)
+    token = token_line(found)
+    assert token
+    assert f"</p><p>{escaped(token)}</p>" in page
+
+
 def test_the_answer_of_a_difference() -> None:
     found = different()
     assert found.first is not None
     page = diff_page(found)
     assert told(page) == (
-        "They part first at blocks.1.attn.k, the projection to keys of block 1: the error of B is "
-        f"{number(found.first.excess)} times what rounding may cost there. It matters: the logits part too, "
-        f"by {number(found.rows[-1].excess)} times what rounding may cost there."
+        "They part at blocks.1.attn.k (the projection to k in block 1): B is at fault there, "
+        f"{found.first.excess:.3g} times what rounding may cost. It matters: logits part too."
     )
-    assert '<p class="answer"><strong>They part first at <a href="#point-blocks.1.attn.k">' in page
+    links = re.findall(r'<a href="#(point-[^"]*)"><code>([^<]*)</code></a>', page.partition("<nav")[0])
+    assert links == [(f"point-{name}", name) for name in ("blocks.1.attn.k", "logits")]
     assert 'id="point-blocks.1.attn.k"' in page
     carried = sum(row.verdict == "carried" for row in found.rows)
     _, counts = Tables(section(page, "compared")).tables
@@ -195,30 +207,38 @@ def test_the_answer_of_an_agreement() -> None:
     found = agreeing()
     page = diff_page(found)
     worst = max(found.rows, key=lambda row: row.excess)
-    assert told(page).startswith(f"They agree at all {len(found.rows)} trace points, to the last bit at 44.")
-    assert f"The largest error, at {worst.point}, is {number(worst.excess)} times" in told(page)
+    assert told(page) == (
+        f"They agree: all {len(found.rows)} trace points are within rounding (44 to the last bit). The "
+        f"largest error, at {worst.point}, is {worst.excess:.3g} times what rounding may cost."
+    )
     assert section(page, "attention") == ""
     assert "parts first" not in page
     same = compare(lambda ids: tinyxp.forward(drawn(LLAMA), ids), drawn(LLAMA), [[1, 2]])
-    assert told(diff_page(same)).startswith("They agree at 1 trace point, to the last bit at each.")
+    assert answer(same) == "They agree: the one trace point that both have is equal to the last bit."
+    same.rows[0].verdict, same.rows[0].excess, same.truth = "noise", 0.5, ""
+    assert answer(same) == (
+        "They agree: the one trace point that both have is within the tolerance. The largest error, at "
+        "logits, is 0.5 times the tolerance."
+    )
 
 
 def test_the_answer_of_other_shapes_that_do_not_reach_the_end() -> None:
-    assert told(diff_page(unlike())) == (
-        "They part first at blocks.0.mlp.up, the up projection of the MLP of block 0: A has shape "
-        "(1, 32, 64), B has (1, 32, 63). It does not reach the end: the logits do not part."
+    found = unlike()
+    assert answer(found) == (
+        "They part at blocks.0.mlp.up (the up projection of the MLP in block 0): A has shape (1, 32, 64), B "
+        "has (1, 32, 63). It does not reach the end: logits agree, so that it may be a convention."
     )
 
 
 def test_the_answer_where_a_number_is_none() -> None:
-    page = diff_page(broken())
-    weight = tinyxp.trace(drawn(LLAMA), broken().batch.ids)["blocks.0.attn.weights"][0, 2, 3, 1]
-    assert told(page) == (
-        "They part first at blocks.0.attn.weights, the mask and the softmax of the scores of block 0: the "
-        "error of B is infinitely many times what rounding may cost there; at row 0, head 2, position 3, "
-        f"key 1 A has {number(weight)}, B has nan. It matters: the logits part too, by infinitely many times "
-        "what rounding may cost there."
+    found = broken()
+    weight = tinyxp.trace(drawn(LLAMA), found.batch.ids)["blocks.0.attn.weights"][0, 2, 3, 1]
+    assert answer(found) == (
+        "They part at blocks.0.attn.weights (the mask and the softmax of the scores in block 0): B is at "
+        "fault there, infinitely many times what rounding may cost; at row 0, head 2, position 3, key 1 A "
+        f"has {weight:.3g}, B has nan. It matters: logits part too."
     )
+    assert token_line(found).endswith(": a logit there is not finite.")
 
 
 def test_the_answer_says_which_side_and_how_it_ends() -> None:
@@ -230,19 +250,17 @@ def test_the_answer_says_which_side_and_how_it_ends() -> None:
     found = compare(drawn(LLAMA), traced(change))
     first, last = found.first, found.rows[-1]
     assert first is not None
-    assert told(diff_page(found)).endswith(
-        "It matters: the last common point, blocks.1.residual, parts too, by "
-        f"{number(last.excess)} times what rounding may cost there."
-    )
+    assert answer(found).endswith("It matters: blocks.1.residual parts too.")
     first.at_fault, first.excess, last.verdict = "A and B", 0.5, "noise"
-    assert told(diff_page(found)) == (
-        "They part first at blocks.1.mlp.out, the down projection of the MLP of block 1: the error of A and "
-        "of B is 0.5 times what rounding may cost there, but what this operation adds to the error of its "
-        "inputs is more than that. It does not reach the end: the last common point, blocks.1.residual, does "
-        "not part."
+    assert answer(found) == (
+        "They part at blocks.1.mlp.out (the down projection of the MLP in block 1): A and B are at fault "
+        "there, 0.5 times what rounding may cost, but what this operation adds to the error of its inputs is "
+        "more than that. It does not reach the end: blocks.1.residual agrees, so that it may be a convention."
     )
     del found.rows[-1]
-    assert told(diff_page(found)).endswith("It is the end: the last common point, blocks.1.mlp.out.")
+    assert answer(found).endswith(" It is the last point that both have.")
+    assert token_line(found) == ""
+    assert "<p></p>" not in diff_page(found)
 
 
 def test_without_truth_the_distance_is_held_against_the_tolerance() -> None:
@@ -251,8 +269,8 @@ def test_without_truth_the_distance_is_held_against_the_tolerance() -> None:
     assert found.truth == ""
     assert found.first is not None
     assert told(page) == (
-        "They part first at logits, the head: the distance of B from A is "
-        f"{number(found.first.excess)} times the tolerance. It matters: these are the logits."
+        f"They part at logits (the head): the distance of B from A is {found.first.excess:.3g} times the "
+        "tolerance. It matters: these are the logits."
     )
     sides, _ = Tables(section(page, "compared")).tables
     assert {row[-1] for row in sides[1:]} == {"held against the other"}
@@ -270,30 +288,48 @@ def test_where_only_b_has_weights_a_is_in_doubt() -> None:
     assert found.judged == "A"
     sides, _ = Tables(section(page, "compared")).tables
     assert [row[-1] for row in sides[1:]] == ["in doubt", "trusted"]
-    assert "the error of A is" in told(page)
+    assert "A is at fault there" in told(page)
     assert f"error of A, block 0: {number(found.row('blocks.0.residual').error_a.rms)}" in page  # type: ignore[union-attr]
 
 
 def test_the_next_token() -> None:
     found = different()
-    token, logits = found.token, found.row("logits")
+    token = found.token
     assert token is not None
-    assert logits is not None
-    inside = section(diff_page(found), "token")
-    (table,) = Tables(inside).tables
-    assert table[1:] == [
-        ["A", str(token.a), number(token.margin_a)],
-        ["B", str(token.b), number(token.margin_b)],
-    ]
-    assert f"After row 0, position {token.position} (id {found.batch.ids[0, token.position]})" in inside
-    assert f"by {number(logits.moved)}" in inside
-    for is_tie, words in ((True, "a tie, which"), (False, "no tie:")):
+    wanted = (
+        f"The first next token that differs, after position {token.position}: A {token.a} (ahead by "
+        f"{token.margin_a:.3g}), B {token.b} (ahead by {token.margin_b:.3g}): "
+    )
+    moved = f"{found.rows[-1].moved:.3g}"
+    for is_tie, words in (
+        (True, f"a tie: rounding may move two logits apart by {moved}."),
+        (False, f"not a tie: rounding moves two logits apart by no more than {moved}."),
+    ):
         found.token = token._replace(is_tie=is_tie)
-        assert f"<strong>{words}" in section(diff_page(found), "token")
+        assert f"<p>{wanted}{words}</p>" in diff_page(found)
+    found.truth = ""
+    assert token_line(found) == f"{wanted}whether rounding explains it is not known."
     found.token = None
-    assert "the same at all 32 positions" in section(diff_page(found), "token")
-    found.predictions = 0
-    assert section(diff_page(found), "token") == ""
+    assert "<p>All 32 next tokens are the same.</p>" in diff_page(found)
+    found.predictions = 1
+    assert token_line(found) == "The next token is the same."
+
+
+def test_ids_have_their_text_where_it_is_known() -> None:
+    def decode(i: int) -> str:
+        return f" <{i}>\n"
+
+    found = different()
+    page = diff_page(found, decode)
+    assert found.token is not None
+    for i in (found.token.a, found.token.b):
+        assert escaped(f"{i} {decode(i)!r} (ahead by") in page
+    names = [rf"{i} ␣<{i}>\n" for i in found.batch.ids[0]]
+    listed = re.findall('<span class="token">(.*?)</span>', section(page, "compared"))
+    assert [unescape(x) for x in listed] == names
+    assert data_of(page)["queries"] == data_of(page)["keys"] == names
+    listed = re.findall('<span class="token">(.*?)</span>', section(diff_page(found), "compared"))
+    assert listed == [str(i) for i in found.batch.ids[0]]
 
 
 def test_the_charts_have_a_dot_for_every_number() -> None:
@@ -327,7 +363,6 @@ def test_charts_survive_gaps_zeros_and_what_is_not_finite() -> None:
     drawn_at = re.findall(r'(?:cx|cy|d|x|y)="([^"]*)"', layers + positions)
     assert drawn_at
     assert not any("nan" in x or "inf" in x for x in drawn_at)
-    assert "a logit there is not finite" in section(page, "token")
 
 
 def test_the_maps_are_the_weights_of_both_sides() -> None:
@@ -338,7 +373,7 @@ def test_the_maps_are_the_weights_of_both_sides() -> None:
     heads = np.argsort(-np.abs(b - a).max(axis=(1, 2)), kind="stable")
     for shown, wanted in zip(data["maps"], (a, b, b - a), strict=True):
         np.testing.assert_allclose(shown, wanted[heads].reshape(4, -1), rtol=6e-3, atol=1e-9)
-    assert data["queries"] == data["keys"] == found.batch.ids[0].tolist()
+    assert data["queries"] == data["keys"] == [str(i) for i in found.batch.ids[0]]
     assert data["largest"][2] == pytest.approx(np.abs(b - a).max())
     assert "Shown" not in section(diff_page(found), "attention")
 
@@ -399,9 +434,9 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Show]:
     wrong: list[str] = []
     opened = []
 
-    def open_page(found: Comparison, **more: Any) -> Any:
+    def open_page(found: Comparison, decode: Callable[[int], str] | None = None, **more: Any) -> Any:
         path = tmp_path / "page.html"
-        path.write_bytes(diff_page(found).encode())
+        path.write_bytes(diff_page(found, decode).encode())
         shown = browser.new_page(**more)
         opened.append(shown)
         shown.on("console", lambda message: wrong.append(f"console: {message.text}"))
@@ -501,9 +536,14 @@ def test_hostile_names_do_nothing(show: Show) -> None:
     found = different()
     found.a.name = HOSTILE
     found.notes = [HOSTILE]
-    shown = show(found)
+    shown = show(found, lambda _: "</title><script>document.title='taken'</script><img src=x>")
     assert shown.title().startswith("Difference of A: </title><script>")
     assert r"\u202e\ud800" in shown.inner_text("dl")
+    shown.focus(".heat >> nth=0")
+    assert "</title><script>document.title=" in shown.inner_text("#head-0")
+    titles = shown.evaluate("[...document.querySelectorAll('.heat rect title')].map(x => x.textContent)")
+    assert "<img␣src=x>" in titles[0]
+    assert shown.locator("img").count() == 0
 
 
 def test_dark_where_the_reader_wants_it_dark(show: Show) -> None:

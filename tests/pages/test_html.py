@@ -33,6 +33,7 @@ def test_text_is_escaped_for_elements_and_attributes() -> None:
     assert html.token("<a href='x'>&\"") == (
         '<span class="token">&lt;a href=&#x27;x&#x27;&gt;&amp;&quot;</span>'
     )
+    assert html.escaped("\u202e\ud800\n") == r"\u202e\ud800\n"
 
 
 def test_numbers_and_shares() -> None:
@@ -58,6 +59,12 @@ def test_data_cannot_end_its_element() -> None:
     assert json.loads(inside) == {"x": "</script><!--"}
     assert page.count("<script") == page.count("</script>") == 2
     assert "<title>a &lt; b</title>" in page
+
+
+def test_a_page_s_own_style_stands_behind_that_of_all() -> None:
+    page = html.document("", "", [], style=".own { color: red; }")
+    assert page.count("<style>") == page.count("</style>") == 1
+    assert f"<style>{STYLE}.own {{ color: red; }}</style>" in page
 
 
 def test_numbers_that_json_lacks_are_refused() -> None:

@@ -49,7 +49,7 @@ def diff(
         from tinyxp.checkpoints.files import replacing
         from tinyxp.pages.diff import diff_page
 
-        page = diff_page(found).encode()
+        page = diff_page(found, decode=sides.decode()).encode()
         with replacing(html) as file:
             file.write(page)
     if as_json:

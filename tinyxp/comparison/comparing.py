@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
@@ -18,9 +17,9 @@ from tinyxp.comparison.distance import (
     by_position,
     excess,
     measure,
-    narrow_dtype,
     relative_excess,
 )
+from tinyxp.comparison.notes import notes, some
 from tinyxp.comparison.points import Batch, axes, counted, ordered, points_of
 from tinyxp.comparison.referee import Weights
 from tinyxp.comparison.sides import Side, Trace, as_side
@@ -60,13 +59,16 @@ def batch_for(a: Side, b: Side, ids: Any, mask: Any) -> Batch:
     """What goes into both: the ids given, those of a recorded trace, or drawn ones."""
     recorded = [side for side in (a, b) if side.batch is not None]
     if ids is not None:
-        host = host_integers(np.asarray(ids), Range("ids", 2**31, "the limit"))
-        batch = Batch(host, None if mask is None else host_mask(np.asarray(mask), host.shape))
+        batch = Batch(host_integers(ids, Range("ids", 2**31, "the limit")))
     elif recorded:
         assert recorded[0].batch is not None
         batch = recorded[0].batch
+    elif mask is not None:
+        raise ValueError("mask is given, and ids are not: pass ids")
     else:
         batch = Batch(drawn_ids(a, b))
+    if mask is not None:
+        batch = Batch(batch.ids, host_mask(mask, batch.ids.shape))
     for side in recorded:
         assert side.batch is not None
         if not np.array_equal(side.batch.ids, batch.ids):
@@ -105,7 +107,7 @@ def judged(a: Side, b: Side, batch: Batch, of_a: Trace, of_b: Trace, generated: 
     names = ordered(of_a.keys() & of_b.keys())
     if not names:
         raise ValueError(
-            f"{a.name} and {b.name} have no trace point in common: {_some(of_a)} and {_some(of_b)}"
+            f"{a.name} and {b.name} have no trace point in common: {some(of_a)} and {some(of_b)}"
         )
     base, judged_side = (b, "A") if a.weights is None and b.weights is not None else (a, "B")
     weights = base.weights
@@ -120,17 +122,11 @@ def judged(a: Side, b: Side, batch: Batch, of_a: Trace, of_b: Trace, generated: 
         _judge(found, weights, rows, of_a, of_b)
     found.rows = list(rows.values())
     found.first = _first(found, weights, of_a, of_b)
-    _note_missing(found, weights, of_a, of_b)
-    _note_digits(found, of_a, of_b)
+    found.notes = notes(found, of_a, of_b)
     if "logits" in rows and rows["logits"].verdict != SHAPE:
         found.token, found.predictions = first_token(rows["logits"], of_a["logits"], of_b["logits"], batch)
         found.generated = generated
     return found
-
-
-def _some(names: Iterable[str]) -> str:
-    first = list(names)
-    return ", ".join(first[:3]) + ("..." if len(first) > 3 else "")
 
 
 def _bare(name: str, x: np.ndarray, y: np.ndarray, batch: Batch) -> Row:
@@ -190,7 +186,7 @@ def _judge(found: Comparison, weights: Weights, rows: dict[str, Row], of_a: Trac
     referee.run(weights, batch, tap)
     for name in unmatched:
         if rows[name].verdict != SHAPE:
-            raise ValueError(f"trace point {name} is none of this model: {_some(points_of(weights.config))}")
+            raise ValueError(f"trace point {name} is none of this model: {some(points_of(weights.config))}")
 
 
 class Noise:
@@ -291,22 +287,3 @@ def own_excess(weights: Weights, batch: Batch, trace: Trace, dtype: str | None) 
 
     referee.run(weights, batch, tap)
     return own
-
-
-def _note_digits(found: Comparison, of_a: Trace, of_b: Trace) -> None:
-    """A note on a side at fault that has fewer digits than its dtype."""
-    for letter, side, trace in (("A", found.a, of_a), ("B", found.b, of_b)):
-        at_fault = found.first is not None and letter in found.first.at_fault
-        if at_fault and (narrow := narrow_dtype(trace, side.dtype or "float32")):
-            found.notes.append(
-                f"nearly all values of {letter} are {narrow} numbers; if it is meant to compute in {narrow}, "
-                f"name it {side.name.partition('@')[0]}@:{narrow}"
-            )
-
-
-def _note_missing(found: Comparison, weights: Weights | None, of_a: Trace, of_b: Trace) -> None:
-    """Notes on points that only one side has."""
-    for name, mine, other, theirs in (("A", of_a, "B", of_b), ("B", of_b, "A", of_a)):
-        only: Sequence[str] = ordered(mine.keys() - theirs.keys())
-        if only and len(theirs) > 1:
-            found.notes.append(f"{len(only)} trace points of {name} are not in {other}: {_some(only)}")

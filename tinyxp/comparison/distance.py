@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -68,7 +69,9 @@ def relative_excess(error: Distance, dtype: str) -> float:
 
 
 def _ratio(x: float, allowed: float) -> float:
-    return 0.0 if x == 0.0 else x / allowed if allowed > 0.0 else float("inf")
+    if x == 0.0 or allowed == math.inf:  # where a right implementation overflows, nothing can be told
+        return 0.0
+    return x / allowed if allowed > 0.0 else math.inf
 
 
 def by_position(x: np.ndarray, y: np.ndarray, counted: np.ndarray, position: int) -> list[float]:
@@ -79,16 +82,21 @@ def by_position(x: np.ndarray, y: np.ndarray, counted: np.ndarray, position: int
     return [float(v) for v in np.sqrt(np.sum(difference * difference, axis=others) / number)]
 
 
+_DROPPED = {"bfloat16": 16, "tf32": 13}
+"""How many of float32's bits a narrower dtype of its range lacks."""
+
+
 def rounded(x: np.ndarray, dtype: str | None) -> np.ndarray:
-    """x rounded to the digits of ``dtype`` (None: as it is), in float64."""
+    """x rounded to the digits of ``dtype`` (also "tf32"; None: as it is), in float64."""
     if dtype is None:
         return x
     with np.errstate(over="ignore"):
-        if dtype != "bfloat16":
+        if dtype not in _DROPPED:
             narrow: np.ndarray = x.astype(dtype)
             return narrow.astype(np.float64)
         bits: Any = x.astype(np.float32).view(np.uint32).astype(np.uint64)
-        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000  # to the nearest, ties to even
+        low = _DROPPED[dtype]
+        bits = (bits + (1 << low - 1) - 1 + ((bits >> low) & 1)) >> low << low  # to the nearest, ties to even
         wide: np.ndarray = bits.astype(np.uint32).view(np.float32).astype(np.float64)
         return wide
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp.comparison.distance import Distance
-from tinyxp.comparison.points import block_of
+from tinyxp.comparison.points import block_of, kind
 from tinyxp.comparison.verdicts import CARRIED, EXACT, FAULT, NOISE, SHAPE, Comparison, Row, Token
 
 SHOWN = 40
@@ -25,33 +25,89 @@ WORDS = {
 }
 """The verdicts on a terminal."""
 
+OPERATIONS = {
+    "embed": "the embedding",
+    "attn_norm": "the norm before attention",
+    "attn.q": "the projection to q",
+    "attn.k": "the projection to k",
+    "attn.v": "the projection to v",
+    "attn.q_rotated": "the rotation of q",
+    "attn.k_rotated": "the rotation of k",
+    "attn.scores": "the scaled products of q and k",
+    "attn.weights": "the mask and the softmax of the scores",
+    "attn.heads": "the sums of v by weight",
+    "attn.out": "the output projection of attention",
+    "attn_residual": "the sum after attention",
+    "mlp_norm": "the norm before the MLP",
+    "mlp.gate": "the gate projection of the MLP",
+    "mlp.up": "the up projection of the MLP",
+    "mlp.hidden": "the activation of the MLP",
+    "mlp.out": "the down projection of the MLP",
+    "residual": "the sum after the MLP",
+    "final_norm": "the last norm",
+    "logits": "the head",
+}
+"""What the model does at each kind of point."""
+
 Decode = Callable[[int], str]
 
 
 def answer(found: Comparison) -> str:
     """What was found, in a sentence or two."""
-    first = found.first
+    first, last = found.first, found.rows[-1]
     if first is None:
-        exact = sum(row.verdict == EXACT for row in found.rows)
-        return f"They agree: all {len(found.rows)} trace points are " + (
-            "equal to the last bit."
-            if exact == len(found.rows)
-            else f"within rounding ({exact} to the last bit)."
-        )
-    where = f"They part at {first.point}"
-    if first.shapes is not None:
-        return f"{where}: shape {first.shapes[0]} against {first.shapes[1]}."
-    times = "" if math.isinf(first.excess) else f", {first.excess:.3g} times what rounding may cost"
-    who = f": {first.at_fault} is at fault there" if first.at_fault in ("A", "B") else ""
-    last = found.rows[-1]
+        return _agreement(found)
+    block = block_of(first.point)
+    operation = OPERATIONS[kind(first.point)] + ("" if block is None else f" in block {block}")
+    told = f"They part at {first.point} ({operation}): {_fault(found, first)}."
+    s = "" if last.point == "logits" else "s"
     if last is first:
-        return f"{where}{who}{times}."
-    rest = (
-        f"It matters: {last.point} parts too."
-        if found.matters
-        else f"It does not reach the end: {last.point} agrees, so that it may be a convention."
+        return f"{told} It {'is the last point that both have' if s else 'matters: these are the logits'}."
+    if last.parts:
+        return f"{told} It matters: {last.point} part{s} too."
+    return f"{told} It does not reach the end: {last.point} agree{s}, so that it may be a convention."
+
+
+def _agreement(found: Comparison) -> str:
+    count, exact = len(found.rows), sum(row.verdict == EXACT for row in found.rows)
+    points = f"all {count} trace points are" if count > 1 else "the one trace point that both have is"
+    if exact == count:
+        return f"They agree: {points} equal to the last bit."
+    far = max(found.rows, key=lambda row: row.excess)
+    return (
+        f"They agree: {points} within {'rounding' if found.truth else 'the tolerance'}"
+        f"{f' ({exact} to the last bit)' if exact else ''}. "
+        f"The largest error, at {far.point}, is {_times(found, far)}."
     )
-    return f"{where}{who}{times}. {rest}"
+
+
+def _fault(found: Comparison, first: Row) -> str:
+    """Who is wrong at the first point that parts, and how far off."""
+    if first.shapes is not None:
+        return shapes(first)
+    if not found.truth:
+        told = f"the distance of B from A is {_times(found, first)}"
+    else:
+        told = f"{first.at_fault} {'are' if ' ' in first.at_fault else 'is'} at fault there, "
+        told += _times(found, first)
+        if first.excess <= 1.0:
+            told += ", but what this operation adds to the error of its inputs is more than that"
+    if first.distance is not None and math.isinf(first.distance.worst):
+        told += f"; at {first.place} A has {first.value_a:.3g}, B has {first.value_b:.3g}"
+    return told
+
+
+def _times(found: Comparison, row: Row) -> str:
+    times = "infinitely many" if math.isinf(row.excess) else f"{row.excess:.3g}"
+    return f"{times} times {'what rounding may cost' if found.truth else 'the tolerance'}"
+
+
+def shapes(row: Row) -> str:
+    """The shapes of a point where they differ, in words."""
+    assert row.shapes is not None
+    if row.distance is None:
+        return f"A has shape {row.shapes[0]}, B has {row.shapes[1]}"
+    return f"the weights give shape {row.shapes[0]}, both sides have {row.shapes[1]}"
 
 
 def token_line(found: Comparison, decode: Decode | None = None) -> str:
@@ -60,8 +116,18 @@ def token_line(found: Comparison, decode: Decode | None = None) -> str:
         return ""
     token = found.token
     if token is None:
+        if found.predictions == 1:
+            return "The next token is the same."
         return f"All {found.predictions:,} next tokens are the same."
-    tie = "a tie: rounding decides it" if token.is_tie else "not a tie"
+    moved = f"{found.rows[-1].moved:.3g}"  # the logits are the last point
+    if not math.isfinite(token.margin_a + token.margin_b):
+        tie = "a logit there is not finite"
+    elif token.is_tie:
+        tie = f"a tie: rounding may move two logits apart by {moved}"
+    elif found.truth:
+        tie = f"not a tie: rounding moves two logits apart by no more than {moved}"
+    else:
+        tie = "whether rounding explains it is not known"
     names = tuple(f"{i} {decode(i)!r}" if decode else str(i) for i in (token.a, token.b))
     row = f"row {token.row}, " if len(found.batch.ids) > 1 else ""
     return (

@@ -21,7 +21,9 @@ def continued(side: Side, batch: Batch, count: int) -> Batch:
     if side.batch is not None:
         raise ValueError(f"{side.name} is a recorded trace, which cannot generate")
     for _ in range(count):
-        logits = side.trace(batch)["logits"]
+        logits = side.trace(batch).get("logits")
+        if logits is None:
+            raise ValueError(f"{side.name} gave no logits, without which it cannot generate")
         ids = np.concatenate([batch.ids, np.argmax(logits[:, -1:], axis=-1)], axis=1)
         batch = Batch(ids, _longer(batch.mask, 1))
     return batch

@@ -186,7 +186,7 @@ class _Examination:
             )
         return Cause(
             tuple(f.key for f in faults),
-            "; ".join(self._words(f) for f in faults) if faults else self._nothing(finding),
+            self._said(finding) if faults else self._nothing(finding),
             "; ".join(dict.fromkeys(f.fix for f in faults)),
             finding.point,
             finding.blocks,
@@ -198,6 +198,10 @@ class _Examination:
             tuple(f.key for f in finding.closest),
             finding.closed,
         )
+
+    def _said(self, finding: Finding) -> str:
+        words = "; ".join(self._words(fault) for fault in finding.faults)
+        return f"{words} (at {finding.only} only)" if finding.only else words
 
     def _words(self, fault: Fault) -> str:
         return fault.says.format(it=self.it, its=f"{self.it}'s")

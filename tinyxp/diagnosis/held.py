@@ -148,7 +148,7 @@ class Held:
         else:
             i = segment.first - 1
             before = "embed" if i < 0 else f"blocks.{i}.residual"
-            if i >= 0 and v.chosen(i).post_norm:
+            if i >= 0 and v.chosen(i, "").post_norm:
                 before = next(n for n in (f"blocks.{i}.mlp_norm", before) if n in self.trace)
             x = self.trace[before].astype(np.float64)
         last = segment in (WHOLE, self.segments[-1])

@@ -17,7 +17,7 @@ from tinyxp.comparison.points import BLOCK_POINTS, Batch, block_of, counted, kin
 from tinyxp.comparison.referee import Weights
 from tinyxp.comparison.sides import Trace
 from tinyxp.diagnosis.faults import Fault, faults_of
-from tinyxp.diagnosis.fits import dropout, factor, other_weights
+from tinyxp.diagnosis.fits import dropout, elsewhere, eps, factor, other_weights, theta, window
 from tinyxp.diagnosis.held import ENDLESS, Error, Errors, Held, Segment
 from tinyxp.diagnosis.pairs import in_step, in_whole
 from tinyxp.diagnosis.variant import Variant
@@ -42,6 +42,7 @@ class Finding:
     blocks: tuple[int, ...] | None = None  # None: every block, or none in particular
     points: list[str] = field(default_factory=list)  # all that it explains
     closest: tuple[Fault, ...] = ()  # where nothing fits
+    only: str = ""  # the kind of point alone that is wrong, where others like it are right
     alike: tuple[Fault, ...] = ()  # others that explain the same, as far as can be seen
 
     @property
@@ -102,8 +103,10 @@ class Search(Held):
         candidates = self._candidates(point, segment)
         tried: Tried = {(fault,): self._try(v, (fault,), segment) for fault in candidates if self._in_time()}
         solved = [key for key, errors in tried.items() if self._solves(v, key, point, here, errors, segment)]
+        if not solved and (single := self._single(v, point, candidates, here, segment)):
+            return single
         if not solved and (fitted := self._fitted(v, point, own)):
-            return fitted, v
+            return fitted
         if not solved:
             tried |= self._pairs(v, point, candidates, tried, segment)
             solved = [
@@ -118,19 +121,39 @@ class Search(Held):
         finding.alike = tuple(key[0] for key in others if len(key) == 1)
         return finding, v
 
-    def _fitted(self, v: Variant, point: str, own: Errors) -> Finding | None:
-        """What no list can hold: dropout, and a constant factor."""
-        for fit in (dropout, factor):
+    def _single(
+        self, v: Variant, point: str, candidates: Sequence[Fault], here: Errors, segment: Segment
+    ) -> tuple[Finding, Variant] | None:
+        """A fault in code that is made at one kind of point, where others like it are right."""
+        for fault in candidates:
+            if not fault.everywhere or len(fault.shows) == 1 or kind(point) not in fault.shows:
+                continue
+            planted = fault.plant(v)
+            if planted.weights is not v.weights or planted.layers is not v.layers:
+                continue
+            planted = planted.only_at(kind(point), v)
+            errors = self.errors(planted, segment)
+            if self._solves(v, (fault,), point, here, errors, segment) and errors[point].excess <= 1.0:
+                finding, _ = self._scoped_to(planted, v, (fault,), point, self.all_errors(v))
+                finding.only = kind(point)
+                return finding, planted
+        return None
+
+    def _fitted(self, v: Variant, point: str, own: Errors) -> tuple[Finding, Variant] | None:
+        """What no list can hold: causes with a number in them."""
+        for fit in (theta, eps, dropout, window, elsewhere, factor):
             found = fit(self, v, point)
             if found is None:
                 continue
+            fault, after = found
+            if fault.plant(v) is not v:
+                return self._scoped(v, (fault,), point, own)
             alike = [n for n in ordered(own) if kind(n) == kind(point) and own[n].excess > 1.0]
             if fit is dropout:
                 alike = [
                     n for n in ordered(own) if own[n].excess > 1.0 and (n == point or dropout(self, v, n))
                 ]
-            fault, after = found
-            return Finding(point, (fault,), own[point], after, points=alike)
+            return Finding(point, (fault,), own[point], after, points=alike), v
         return None
 
     def _other_weights(self, v: Variant, point: str, own: Errors) -> Finding | None:
@@ -244,7 +267,7 @@ class Search(Held):
         tried: Tried,
         segment: Segment,
     ) -> tuple[Finding, Variant]:
-        """A fault in one block of a segment only, by itself or beside one of the closest that are everywhere."""
+        """A fault in one block of a segment only, by itself or beside one that is everywhere."""
         blocks = range(max(segment.first, 0), min(segment.last + 1, len(v.order)))
 
         def rms(key: tuple[Fault, ...]) -> float:
@@ -310,6 +333,11 @@ class Search(Held):
         planted = v
         for fault in key:
             planted = fault.plant(planted)
+        return self._scoped_to(planted, v, key, point, own)
+
+    def _scoped_to(
+        self, planted: Variant, v: Variant, key: tuple[Fault, ...], point: str, own: Errors
+    ) -> tuple[Finding, Variant]:
         after = self.all_errors(planted)
         shows = {name for fault in key for name in fault.shows}
         if any(fault.coarse for fault in key):  # few digits: imitated, not met

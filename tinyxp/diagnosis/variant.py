@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tinyxp.cache import Layout, lay_out
+from tinyxp.comparison.distance import rounded
 from tinyxp.comparison.points import Batch
 from tinyxp.comparison.referee import Weights, widening_linear
 from tinyxp.config import Config
-from tinyxp.diagnosis.choices import Choices, F, Values, normed
+from tinyxp.diagnosis.choices import Choices, F, Values
+from tinyxp.diagnosis.rules import again, normed
 from tinyxp.inputs import prepare
 from tinyxp.model import NORMS, Context, block, embed, rotation
 from tinyxp.ops import Kernels
@@ -35,15 +38,18 @@ class Variant:
     changes: tuple[Change, ...] = ()
     layers: tuple[int, ...] | None = None  # which of the weights' blocks each block has
     local: Mapping[int, tuple[Choices, tuple[Change, ...]]] = field(default_factory=dict)  # of single blocks
+    single: Mapping[str, Choices] = field(default_factory=dict)  # of single kinds of points
     kept: tuple[int | None, int | None] = (None, None)  # the columns of the logits that are answered
-    untied: bool = False
 
     @property
     def order(self) -> tuple[int, ...]:
         return tuple(range(self.weights.config.n_layers)) if self.layers is None else self.layers
 
-    def chosen(self, i: int) -> Choices:
-        return self.local[i][0] if i in self.local else self.choices
+    def chosen(self, i: int | None, kind: str) -> Choices:
+        """The choices of a kind of point in a block, or outside of all."""
+        if kind in self.single:
+            return self.single[kind]
+        return self.choices if i is None or i not in self.local else self.local[i][0]
 
     def parameter(self, name: str, i: int | None = None) -> F:
         """A parameter by its name in the model; ``i`` is the block that asks."""
@@ -55,8 +61,12 @@ class Variant:
     def narrowed(self, blocks: Iterable[int], before: Variant) -> Variant:
         """This fault in some blocks only, the others as they were before it."""
         chosen = set(blocks)
-        local = {i: (self.chosen(i), self._changes(i)) for i in chosen}
+        local = {i: (self.local[i][0] if i in self.local else self.choices, self._changes(i)) for i in chosen}
         return replace(before, local={**before.local, **local})
+
+    def only_at(self, kind: str, before: Variant) -> Variant:
+        """This fault at one kind of point only, the others as they were before it."""
+        return replace(before, single={**before.single, kind: self.chosen(None, kind)})
 
     def _changes(self, i: int) -> tuple[Change, ...]:
         return self.local[i][1] if i in self.local else self.changes
@@ -65,7 +75,9 @@ class Variant:
         """Other choices, and one more change of parameters, in every block."""
         more = () if change is None else (change,)
         local = {i: (edit(c), (*changes, *more)) for i, (c, changes) in self.local.items()}
-        return replace(self, choices=edit(self.choices), changes=(*self.changes, *more), local=local)
+        single = {kind: edit(c) for kind, c in self.single.items()}
+        changes = (*self.changes, *more)
+        return replace(self, choices=edit(self.choices), changes=changes, local=local, single=single)
 
 
 class Passes:
@@ -76,8 +88,8 @@ class Passes:
         self.xp: Any = backend("numpy").xp
         self._contexts: dict[tuple[int, Config], tuple[Context, Batch]] = {}  # a batch is kept with its id
 
-    def _context(self, v: Variant) -> Context:
-        """What the right model's blocks share."""
+    def _context(self, v: Variant, i: int | None) -> Context:
+        """What the right model's blocks share, with the matrix product of the variant's."""
         config, batch = v.weights.config, v.batch
         key = (id(batch), config)
         if key not in self._contexts:
@@ -87,31 +99,35 @@ class Passes:
             angles = rotation(config, layout.positions, np.dtype(np.float64), xp=self.xp, device=None)
             kernels = Kernels(linear=widening_linear)
             self._contexts[key] = Context(config, kernels, layout, angles, self.xp), batch
-        return self._contexts[key][0]
+        digits = v.chosen(i, "").product_dtype
+        found = self._contexts[key][0]
+        return found if digits is None else found._replace(kernels=Kernels(linear=partial(linear, digits)))
 
     def embed(self, v: Variant, see: Seen) -> F:
-        ctx = self._context(v)
+        ctx = self._context(v, None)
         table = v.parameter("embed.weight")
         params: Any = {"embed.weight": np.asarray(table[v.batch.ids.ravel()], np.float64)}
         if v.weights.config.position == "learned":
             params["pos_embed.weight"] = np.asarray(v.parameter("pos_embed.weight"), np.float64)
         numbered = np.arange(v.batch.ids.size).reshape(v.batch.ids.shape)
         right = embed(params, numbered, ctx)
-        values = Values(v.choices, v.weights.config, v.batch, lambda name: v.parameter(name))
-        return see("embed", values.again("embed", right))
+        values = Values(v.chosen(None, "embed"), v.weights.config, v.batch, v.parameter)
+        return see("embed", again(values, "embed", right))
 
     def block(self, v: Variant, i: int, x: F, see: Seen) -> F:
         """Block i from its input; ``see`` hears each point's whole name, and may replace its value."""
-        ctx, j = self._context(v), v.order[i]
+        ctx, j = self._context(v, i), v.order[i]
         names = block_shapes(v.weights.config)
         asked = _Asked(lambda name: v.parameter(f"blocks.{j}.{name}", i), names)
-        values = Values(v.chosen(i), v.weights.config, v.batch, asked.get)
+        values = Values(v.chosen(i, ""), v.weights.config, v.batch, asked.get)
         values.points["input"] = x
 
         def tap(kind: str, right: Any) -> Any:
+            values.choices = v.chosen(i, kind)
             if values.choices.post_norm and kind in ("attn_norm", "mlp_norm"):
-                return values.points["input" if kind == "attn_norm" else "attn_residual"]
-            y = see(f"blocks.{i}.{kind}", values.again(kind, right))
+                values.points[kind] = values.points["input" if kind == "attn_norm" else "attn_residual"]
+                return values.points[kind]
+            y = see(f"blocks.{i}.{kind}", again(values, kind, right))
             if values.choices.post_norm and kind in ("attn_residual", "residual"):
                 norm = "attn_norm" if kind == "attn_residual" else "mlp_norm"
                 y = see(f"blocks.{i}.{norm}", normed(values, norm, y))
@@ -122,18 +138,17 @@ class Passes:
         return y
 
     def final(self, v: Variant, x: F, see: Seen, *, logits: bool = True) -> None:
-        ctx, config = self._context(v), v.weights.config
-        asked = _Asked(v.parameter, dict.fromkeys(("final_norm.weight", "final_norm.bias"), ()))
-        values = Values(
-            v.choices, config, v.batch, asked.get if config.norm == "layer" else _without_bias(asked)
-        )
+        ctx, config = self._context(v, None), v.weights.config
+        ends = ("weight", "bias") if config.norm == "layer" else ("weight",)
+        asked = _Asked(v.parameter, [f"final_norm.{end}" for end in ends])
+        values = Values(v.chosen(None, "final_norm"), config, v.batch, asked.get)
         values.points["input"] = x
         right: Any = NORMS[config.norm](asked, "final_norm", x, ctx)
-        x = see("final_norm", values.again("final_norm", right))
+        x = see("final_norm", again(values, "final_norm", right))
         if logits:
-            name = "embed.weight" if config.tie_embeddings and not v.untied else "head.weight"
-            y: Any = widening_linear(x, v.parameter(name), None, xp=self.xp)
-            see("logits", values.again("logits", y))
+            values.choices = v.chosen(None, "logits")
+            table = v.parameter("embed.weight" if config.tie_embeddings else "head.weight")
+            see("logits", again(values, "logits", ctx.kernels.linear(x, table, None, xp=self.xp)))
 
 
 class _Asked(Mapping[str, F]):
@@ -157,5 +172,6 @@ class _Asked(Mapping[str, F]):
         return len(self.names)
 
 
-def _without_bias(asked: Mapping[str, F]) -> Callable[[str], F | None]:
-    return lambda name: asked[name] if name.endswith("weight") else None
+def linear(digits: str, x: Any, weight: Any, bias: Any = None, *, xp: Any) -> Any:
+    """``widening_linear`` of operands rounded to ``digits``."""
+    return widening_linear(rounded(x, digits), rounded(np.asarray(weight, np.float64), digits), bias, xp=xp)

@@ -37,8 +37,12 @@ class Line(NamedTuple):
 
 
 def escaped(text: object) -> str:
-    """Any text as HTML, fit for attributes too."""
-    return html.escape(str(text), quote=True)
+    """Any text as HTML, fit for attributes too; characters that are not printed become escapes: \\u202e."""
+    return html.escape(_printable(str(text)), quote=True)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def visible(data: bytes) -> str:
@@ -51,11 +55,9 @@ def visible(data: bytes) -> str:
     def shown(c: str) -> str:
         if c == " ":
             return "␣"
-        if not c.isprintable():
-            return c.encode("unicode_escape").decode()
         return f"◌{c}" if unicodedata.combining(c) else c
 
-    return "".join(map(shown, data.decode("utf-8", "backslashreplace")))
+    return "".join(map(shown, _printable(data.decode("utf-8", "backslashreplace"))))
 
 
 def token(text: str) -> str:
@@ -182,9 +184,16 @@ def columns(values: Sequence[float], *, title: str) -> str:
 
 
 def document(
-    title: str, introduction: str, sections: Sequence[Section], *, data: Any = None, script: str = ""
+    title: str,
+    introduction: str,
+    sections: Sequence[Section],
+    *,
+    data: Any = None,
+    style: str = "",
+    script: str = "",
 ) -> str:
-    """The whole page. ``title`` is text, ``introduction`` HTML; ``data`` goes in as JSON under the id "data".
+    """The whole page. ``title`` is text, ``introduction`` HTML; ``data`` goes in as JSON under the id "data",
+    ``style`` behind that of every page.
 
     A policy in the page forbids whatever is not in it: no request leaves it, and no script but ``script``
     runs.
@@ -207,7 +216,7 @@ def document(
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{escaped(title)}</title>
-<style>{STYLE}</style></head>
+<style>{STYLE}{style}</style></head>
 <body>
 <header><h1>{escaped(title)}</h1>
 {introduction}

@@ -9,7 +9,7 @@ from tinyxp.pages.html import STRONG, Section, bar, cell, document, escaped, per
 from tinyxp.pages.measure import Run
 from tinyxp.pages.trace_attention import attention, clocks, positions
 from tinyxp.pages.trace_blocks import silent, stream, valve
-from tinyxp.pages.trace_script import SCRIPT
+from tinyxp.pages.trace_script import SCRIPT, STYLE
 from tinyxp.params import count_parameters
 
 GROUPS = {
@@ -46,7 +46,7 @@ def page(run: Run, model: str, computed: str) -> str:
         _parameters(run),
     ]
     title = f"One forward pass of {model}"
-    return document(title, _facts(run, computed), sections, data=data, script=SCRIPT)
+    return document(title, _facts(run, computed), sections, data=data, style=STYLE, script=SCRIPT)
 
 
 def _facts(run: Run, computed: str) -> str:

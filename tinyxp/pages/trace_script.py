@@ -1,6 +1,65 @@
-"""What moves on the page of a forward pass: choosing what is shown, nothing computed."""
+"""The style of the page of a forward pass, and what moves on it: choosing what is shown, nothing computed."""
 
 from __future__ import annotations
+
+STYLE = """
+th .token { display: inline-block; max-inline-size: 10rem; overflow: hidden; text-overflow: ellipsis;
+  vertical-align: bottom; }
+input[type=checkbox] { width: 1.15rem; height: 1.15rem; accent-color: var(--heat); }
+fieldset { border: 0; padding: 0; margin: 0; display: flex; flex-wrap: wrap; align-items: center;
+  gap: .3rem; }
+legend { float: left; padding: 0; margin-right: .2rem; }
+.pill { position: relative; }
+.pill input { position: absolute; inset: 0; margin: 0; opacity: 0; cursor: pointer; }
+.pill span { display: block; min-width: 2rem; text-align: center; padding: .1rem .4rem;
+  border: 1px solid var(--faint); border-radius: 1rem; }
+.pill input:checked + span { background: var(--ink); color: var(--card); }
+.pill input:focus-visible + span { outline: 3px solid var(--accent); outline-offset: 2px; }
+.chips { display: flex; flex-wrap: wrap; gap: .4rem; padding: 0; margin: .6rem 0; list-style: none; }
+.chip { color: inherit; background: var(--paper); border: 1px solid var(--faint);
+  border-radius: .4rem; padding: .15rem .5rem; max-width: 100%; overflow-wrap: anywhere; cursor: pointer; }
+.chip:hover, .chip:focus-visible, .chip[aria-pressed=true] { background: var(--ink); color: var(--card); }
+.map { border-collapse: separate; border-spacing: 1px; }
+.map th, .map td { border: 0; }
+.map thead th { writing-mode: vertical-rl; transform: rotate(180deg); text-align: left;
+  font-weight: 400; padding: .3rem 0; }
+.map thead th:first-child { writing-mode: horizontal-tb; transform: none; vertical-align: bottom;
+  color: var(--faint); padding-right: .6rem; }
+.map tbody th { font-weight: 400; padding: 0 .6rem 0 0; position: sticky; left: 0;
+  background: var(--card); }
+.map td { width: 2.3rem; min-width: 2.3rem; height: 2.1rem; padding: 0; text-align: center;
+  font-size: .8rem; }
+.map.small td { width: .8rem; min-width: .8rem; height: .8rem; }
+.map.small th { font-size: .7rem; line-height: 1; }
+.map td.masked {
+  background: repeating-linear-gradient(45deg, var(--edge) 0 1px, transparent 1px 6px); }
+.map td.future { --hue: var(--cold); }
+.map td.edge { box-shadow: inset 2px -2px var(--faint); }
+.map tr.chosen th { font-weight: 700; text-decoration: underline; }
+.map tr.chosen td { box-shadow: inset 0 2px var(--ink), inset 0 -2px var(--ink); }
+.lens-table th + th, .lens-table thead th { text-align: center; }
+.lens-table td { text-align: center; line-height: 1.15; padding: .2rem .35rem; }
+.lens-table td .token, .lens-table thead .token { display: block; max-width: 8rem; overflow: hidden;
+  text-overflow: ellipsis; }
+.lens-table th[scope=row] { position: sticky; left: 0; background: var(--card); }
+.chart { width: 100%; min-width: 36rem; max-width: 60rem; }
+.chart text { font: 14px system-ui, sans-serif; fill: var(--faint); }
+.line { fill: none; stroke: var(--faint); stroke-opacity: .55; stroke-width: 1.5; }
+.line.chosen { stroke: var(--accent); stroke-opacity: 1; stroke-width: 3; }
+.columns { width: 100%; max-width: 60rem; height: 6rem; }
+.column { stroke: var(--heat); }
+.clocks { display: flex; flex-wrap: wrap; gap: 1rem .2rem; margin: .6rem 0; }
+.clock { width: 10.5rem; margin: 0; text-align: center; font-size: .85rem; }
+.clock svg { width: 7.5rem; }
+.dial { fill: none; stroke: var(--faint); stroke-width: 1.5; }
+.hand { stroke: var(--accent); stroke-width: 4; stroke-linecap: round; }
+.trail { fill: var(--faint); fill-opacity: .5; }
+.beside { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 1rem 2rem; }
+.plot { margin: 0; width: 24rem; max-width: 100%; }
+.plot svg { width: 100%; height: auto; }
+.plot path, .plot polyline, .plot circle { vector-effect: non-scaling-stroke; }
+.dot { fill: var(--heat); stroke: var(--card); fill-opacity: .85; }
+"""
 
 SCRIPT = """
 'use strict';

@@ -5,7 +5,14 @@ from __future__ import annotations
 from tinyxp.config import Config
 from tinyxp.diagnosis.faults.attention import attention
 from tinyxp.diagnosis.faults.blocks import feed_forward, stream
-from tinyxp.diagnosis.faults.matrices import biases, exchanges, roundings, transpositions
+from tinyxp.diagnosis.faults.matrices import (
+    biases,
+    copies,
+    eight_bits,
+    exchanges,
+    roundings,
+    transpositions,
+)
 from tinyxp.diagnosis.faults.norms import norms
 from tinyxp.diagnosis.faults.positions import positions, rotations
 from tinyxp.diagnosis.faults.record import Fault, Maker
@@ -25,9 +32,11 @@ MAKERS: tuple[Maker, ...] = (
     fused,
     transpositions,
     exchanges,
+    copies,
     biases,
     tables,
     roundings,
+    eight_bits,
     lengths,
     extra_tokens,
 )

@@ -102,6 +102,57 @@ def attention(config: Config) -> Iterator[Fault]:
                 ("attn.scores",),
                 scale=scale,
             )
+    yield choosing(
+        "softmax over queries",
+        "{it} takes the softmax over the queries, not over the keys",
+        "softmax along the last axis",
+        where,
+        softmax_axis=-2,
+    )
+    if config.n_kv_heads < config.n_heads and config.n_kv_heads > 1:
+        yield choosing(
+            "first kv head for all",
+            "{it} uses the first key/value head for every query head",
+            "repeat each key/value head h / g times",
+            ("attn.scores", "attn.heads"),
+            likely=2,
+            groups="first",
+        )
+    cut = ("attn.q_rotated", "attn.k_rotated") if config.position == "rope" else ("attn.scores",)
+    yield choosing(
+        "heads cut without transposing",
+        "{it} reshapes q, k and v to (b, h, t, hd) where it must reshape to (b, t, h, hd) and transpose",
+        "reshape to (b, t, h, hd), then transpose",
+        (*cut, "attn.heads"),
+        split="reshape",
+    )
+    yield choosing(
+        "heads joined without transposing",
+        "{it} reshapes (b, h, t, hd) to (b, t, h * hd) without transposing first",
+        "transpose to (b, t, h, hd), then reshape",
+        ("attn.heads",),
+        join="reshape",
+    )
+    for dtype in ("bfloat16", "tf32"):
+        yield choosing(
+            f"products in {dtype}",
+            f"{{it}} rounds the operands of its matrix products to {dtype}",
+            "ask for full precision: jax.default_matmul_precision, torch.set_float32_matmul_precision",
+            (
+                "attn.q",
+                "attn.k",
+                "attn.v",
+                "attn.scores",
+                "attn.heads",
+                "attn.out",
+                "mlp.gate",
+                "mlp.up",
+                "mlp.out",
+                "logits",
+            ),
+            likely=3,
+            product_dtype=dtype,
+        )
     yield from heads(config)
     for dtype in ("bfloat16", "float16"):
         yield choosing(

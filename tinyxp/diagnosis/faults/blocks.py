@@ -20,6 +20,7 @@ def feed_forward(config: Config) -> Iterator[Fault]:
         "quick_gelu": "x sigmoid(1.702 x)",
         "sigmoid": "a sigmoid",
         "tanh": "tanh",
+        "relu squared": "a squared ReLU",
         "none": "no activation",
     }
     for name, words in long.items():
@@ -38,13 +39,26 @@ def feed_forward(config: Config) -> Iterator[Fault]:
             "{it} computes silu(up) * gate: gate and up are swapped",
             "compute silu(gate) * up",
             ("mlp.hidden",),
-            swapped=True,
+            gating="act(up) gate",
         )
+        for gating, says in (
+            ("act(gate)", "leaves up out: silu(gate) alone"),
+            ("act(up)", "leaves the gate out: silu(up) alone"),
+            ("act(gate up)", "multiplies before the activation: silu(gate * up)"),
+        ):
+            yield choosing(
+                f"hidden is {gating}",
+                f"{{it}} {says}",
+                "compute silu(gate) * up",
+                ("mlp.hidden",),
+                likely=2,
+                gating=gating,
+            )
 
 
 def stream(config: Config) -> Iterator[Fault]:
     root = math.sqrt(config.d_model)
-    for scale, words in ((root, "sqrt(d)"), (1.0 / root, "1/sqrt(d)")):
+    for scale, words in ((root, "sqrt(d)"), (1.0 / root, "1/sqrt(d)"), (2.0, "2"), (0.5, "1/2")):
         yield choosing(
             f"embedding scaled by {words}",
             f"{{it}} multiplies the embedding by {words}, {scale:.4g}",
@@ -57,15 +71,45 @@ def stream(config: Config) -> Iterator[Fault]:
         "{it} forgets x + ... around attention",
         "add the block's input",
         ("attn_residual",),
-        attn_skip=False,
+        attn_adds="nothing",
     )
     yield choosing(
         "residual around the MLP missing",
         "{it} forgets x + ... around the MLP",
         "add the MLP's input",
         ("residual",),
-        mlp_skip=False,
+        mlp_adds="nothing",
     )
+    yield choosing(
+        "residual around attention from the norm",
+        "{it} adds attention to the normalised input, not to the input",
+        "keep the input from before the norm",
+        ("attn_residual",),
+        attn_adds="norm",
+    )
+    yield choosing(
+        "residual around the MLP from the norm",
+        "{it} adds the MLP to what its norm gave, not to the stream before it",
+        "keep the stream from before the norm",
+        ("residual",),
+        mlp_adds="norm",
+    )
+    yield choosing(
+        "MLP beside attention",
+        "{it} feeds the MLP the block's input: attention and MLP in parallel",
+        "feed the MLP the stream after attention",
+        ("mlp_norm",),
+        parallel=True,
+    )
+    for form, says in (
+        ("softmax", "answers with probabilities, not logits"),
+        ("log softmax", "answers with log-probabilities, not logits"),
+        ("capped at 30", "caps its logits: 30 tanh(x / 30)"),
+        ("capped at 50", "caps its logits: 50 tanh(x / 50)"),
+    ):
+        yield choosing(
+            f"logits as {form}", f"{{it}} {says}", "answer with the head's output", ("logits",), logits=form
+        )
     for scale, words in ((1.0 / root, "1/sqrt(d)"), (root, "sqrt(d)")):
         yield choosing(
             f"logits scaled by {words}",

@@ -84,6 +84,51 @@ def exchanges(config: Config) -> Iterator[Fault]:
         )
 
 
+def copies(config: Config) -> Iterator[Fault]:
+    """One parameter in the place of another of its shape."""
+    shapes = block_shapes(config)
+    for mine, other in (
+        ("attn_norm", "mlp_norm"),
+        ("mlp_norm", "attn_norm"),
+        ("attn.v", "attn.k"),
+        ("attn.k", "attn.v"),
+    ):
+        ends = [name.removeprefix(mine) for name in shapes if name.startswith(f"{mine}.")]
+        if any(shapes[f"{mine}{end}"] != shapes.get(f"{other}{end}") for end in ends):
+            continue
+
+        def change(name: str, x: F, v: Variant, mine: str = mine, other: str = other) -> F:
+            mine_here = within(name).startswith(f"{mine}.")
+            return v.weights.read(name.replace(f".{mine}.", f".{other}.")) if mine_here else x
+
+        yield changing(
+            f"{other} in place of {mine}",
+            f"{{it}} uses the parameters of {other} for {mine} too",
+            f"load {mine}'s own",
+            (mine,),
+            change,
+            likely=2,
+        )
+
+
+def eight_bits(config: Config) -> Iterator[Fault]:
+    def change(name: str, x: F, v: Variant) -> F:
+        if x.ndim < 2:
+            return x
+        wide = np.asarray(x, np.float64)
+        step = np.max(np.abs(wide), axis=-1, keepdims=True) / 127.0
+        return np.rint(wide / np.where(step > 0.0, step, 1.0)) * step
+
+    yield changing(
+        "weights in int8",
+        "{its} matrices were rounded to 8 bits, row by row",
+        "load the weights that were not quantised",
+        ("embed", *MATRICES.values(), "logits"),
+        change,
+        likely=2,
+    )
+
+
 def biases(config: Config) -> Iterator[Fault]:
     shapes = block_shapes(config)
     groups = {

@@ -32,6 +32,20 @@ def norms(config: Config) -> Iterator[Fault]:
         eps_place="outside",
     )
     yield choosing(
+        "norm without a root",
+        "{it} divides by the mean square itself, without the root",
+        "divide by sqrt(mean + eps)",
+        NORMED,
+        eps_place="no root",
+    )
+    yield choosing(
+        "sum for mean in the norm",
+        "{it} takes the sum of squares where the norm has their mean",
+        "divide by the width",
+        NORMED,
+        norm_sum=True,
+    )
+    yield choosing(
         "norm weight as 1 + w",
         "{it} scales by 1 + w where this model has w",
         "use the norm's weight as it is, or subtract 1 from it when it is loaded",

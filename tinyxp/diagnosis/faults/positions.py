@@ -53,8 +53,54 @@ def rotations(config: Config) -> Iterator[Fault]:
         "{it} rotates by minus the angle: a sine has the wrong sign",
         "rotate to (a cos - b sin, b cos + a sin)",
         ROTATED,
-        turn=-1.0,
+        turn="backward",
     )
+    for pairing, says in (
+        ("half, repeated", "rotates halves with a table for neighbours: each angle stands twice in a row"),
+        (
+            "neighbour, joined",
+            "rotates neighbours with a table for halves: the angles stand one after another",
+        ),
+    ):
+        yield choosing(
+            f"table of the other pairing ({pairing})",
+            f"{{it}} {says}",
+            "build cos and sin for the pairing in use: cat(f, f) for halves, repeat(f, 2) for neighbours",
+            ROTATED,
+            pairing=pairing,
+        )
+    yield choosing(
+        "both signs plus",
+        "{it} adds both sines: one half of rotate_half lost its minus",
+        "rotate to (a cos - b sin, b cos + a sin)",
+        ROTATED,
+        turn="both plus",
+    )
+    yield choosing(
+        "cos and sin swapped",
+        "{it} has cos and sin in each other's place",
+        "rotate to (a cos - b sin, b cos + a sin)",
+        ROTATED,
+        likely=2,
+        turn="cos and sin swapped",
+    )
+    yield choosing(
+        "rotated twice",
+        "{it} rotates q and k twice",
+        "rotate once",
+        ROTATED,
+        times=2.0,
+    )
+    for part in (0.5, 0.25):
+        if int(config.head_dim * part) >= 2:
+            yield choosing(
+                f"only {part:g} of each head rotated",
+                f"{{it}} rotates only the first {part:g} of each head",
+                "rotate the whole head",
+                ROTATED,
+                likely=2,
+                part=part,
+            )
     yield choosing("keys not rotated", "{it} does not rotate k", "rotate q and k alike", ROTATED, turned="q")
     yield choosing(
         "queries not rotated", "{it} does not rotate q", "rotate q and k alike", ROTATED, turned="k"
