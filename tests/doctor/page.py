@@ -21,15 +21,15 @@ from .test_pairs import PAIRS, diagnosed, named
 BACKENDS = ("numpy", "torch", "jax")
 HEAD = """# Planted faults
 
-Each row is one fault, planted by itself in a small GPT-2 or Llama (three layers, width 32): in the bytes of a
-checkpoint, or in a port that shares no code with this project, written in PyTorch, NumPy or JAX
-(`tests/doctor`). The right model is the trusted side, on NumPy, PyTorch and JAX in turn; faulty files run on the
-same backend, ports in their own library. `tinyxp diff` must see the fault first where it was planted, judge it a
-fault, and `tinyxp diagnose` must name it first. `-` in the column of times: another shape.
+Each row is one fault, planted by itself in a small GPT-2 or Llama (three layers, width 32): in the files of
+a checkpoint, or in a port that shares no code with this project, written in PyTorch, NumPy or JAX (in
+`tests/doctor`). The right model is the trusted side, on NumPy, PyTorch and JAX in turn; faulty files run on
+the same backend, ports in their own library. `tinyxp diff` must see the fault first where it was planted and
+judge it a fault, and `tinyxp diagnose` must name it first. `-` in the column of times: another shape.
 
 {right} of {all} rows are right on all three backends. Made by `make docs`.
 
-| fault | planted in | first seen at | times rounding | logits part | first cause named | numpy | torch | jax |
+| fault | planted in | first seen at | times rounding | logits part | named first | {backends} |
 |---|---|---|---|---|---|---|---|---|
 """
 
@@ -42,7 +42,7 @@ def main() -> None:
         good = [is_right(planted, each) for each in found]
         right += all(good)
         rows.append(line(planted, found[0], good))
-    print(HEAD.format(right=right, all=len(PLANTED)) + "\n".join(rows))
+    print(HEAD.format(right=right, all=len(PLANTED), backends=" | ".join(BACKENDS)) + "\n".join(rows))
     print(pairs())
 
 
@@ -79,15 +79,14 @@ def pairs() -> str:
         both = named(pair, found)
         right += both
         causes = "; ".join(" + ".join(cause.keys) or "nothing" for cause in found.causes)
-        port, file = pair.port, pair.file
-        rows.append(
-            f"| {port.family}: {port.name} ({port.how}) | {file.name} | {causes} | {'yes' if both else '**no**'} |"
-        )
-    return (
-        f"\n## Two at once\n\n{len(PAIRS)} random pairs, a fault in a port and one in the files that it reads; of "
-        f"{right} both are named.\n\n| in the port | in the files | named | both |\n|---|---|---|---|\n"
-        + "\n".join(rows)
+        cells = [f"{pair.port.family}: {pair.port.name} ({pair.port.how})", pair.file.name, causes]
+        rows.append("| " + " | ".join([*cells, "yes" if both else "**no**"]) + " |")
+    head = (
+        f"\n## Two at once\n\n{len(PAIRS)} random pairs: a fault in a port and one in the files that it "
+        f"reads. Both are named in {right} of them.\n\n| in the port | in the files | named | both |\n"
+        "|---|---|---|---|\n"
     )
+    return head + "\n".join(rows)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,16 @@ class Given(NamedTuple):
     def decode(self) -> Callable[[int], str] | None:
         """From an id to its text, where there is a tokenizer."""
         text = self.text
-        return None if text is None else lambda i: text.decode([i])
+        if text is None:
+            return None
+
+        def spell(i: int) -> str:
+            try:
+                return text.decode([i])
+            except ValueError:  # a vocabulary that the tokenizer does not fill
+                return f"#{i}"
+
+        return spell
 
 
 def given(

@@ -12,7 +12,6 @@ from tinyxp.checks import as_integer
 from tinyxp.comparison import referee
 from tinyxp.comparison.distance import (
     EPSILON,
-    WORST_FACTOR,
     Distance,
     by_position,
     excess,
@@ -238,7 +237,7 @@ def _decide(
     if len(wrong) == 2 and excess(row.distance, costs[coarse], dtypes[coarse]) <= 1.0:
         wrong = []  # both are off the truth alike: the question is whether they agree
     row.noise = costs[judged_side]
-    row.moved = 2.0 * WORST_FACTOR * max(cost.worst for cost in costs.values())
+    row.moved = 4.0 * max(cost.worst for cost in costs.values())
     row.excess = max((times[side] for side in wrong), default=times[judged_side])
     row.at_fault = " and ".join(wrong)
     row.verdict = FAULT if wrong else EXACT if row.distance.worst == 0.0 else NOISE
