@@ -50,6 +50,8 @@ def compare(a: Any, b: Any, ids: Any = None, *, mask: Any = None, generate: int 
     batch = batch_for(a, b, ids, mask)
     generate = as_integer("generate", generate, low=0)
     if generate:
+        if b.batch is not None:
+            raise ValueError(f"generate is {generate}; {b.name} is a recorded trace, whose ids have an end")
         batch = continued(a, batch, generate)
     return judged(a, b, batch, a.trace(batch), b.trace(batch), generate)
 

@@ -101,6 +101,8 @@ def rounded(x: np.ndarray, dtype: str | None) -> np.ndarray:
         return wide
 
 
+FEWEST = 8
+"""Of so many numbers at least digits can be told: zeros and ones have few in any dtype."""
 MOST_POINTS = 0.75
 """The share of points with no more digits than a dtype's that says that a side computes in it."""
 
@@ -108,7 +110,8 @@ MOST_POINTS = 0.75
 def narrow_dtype(trace: Mapping[str, np.ndarray], dtype: str) -> str | None:
     """The dtype with fewer digits than ``dtype`` that nearly all values of a trace are numbers of, if any."""
     finite = [wide[np.isfinite(wide)] for wide in (x.astype(np.float64) for x in trace.values())]
-    if not all(x.size for x in finite):
+    finite = [x for x in finite if len(np.unique(x[:4096])) >= FEWEST]
+    if not finite:
         return None
     for narrow in ("bfloat16", "float16"):
         if EPSILON[narrow] <= EPSILON[dtype]:

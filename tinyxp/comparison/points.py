@@ -39,7 +39,7 @@ def order(name: str) -> tuple[int, int]:
         return -1, 0
     if name in ("final_norm", "logits"):
         return _LAST, int(name == "logits")
-    found = _BLOCK.fullmatch(name)
+    found = _BLOCK.fullmatch(name) if isinstance(name, str) else None
     if found is None or found[2] not in BLOCK_POINTS:
         known = f"embed, blocks.0.({', '.join(BLOCK_POINTS)}), final_norm, logits"
         raise ValueError(f"trace point is {name!r}; known are {known}")

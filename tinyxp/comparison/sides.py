@@ -204,11 +204,8 @@ class Callable_(Side):
     function: Callable[..., Any] = print
 
     def trace(self, batch: Batch, put: Put | None = None) -> Trace:
-        named: dict[str, Any] = {}
-        if batch.mask is not None:
-            if "mask" not in inspect.signature(self.function).parameters:
-                raise ValueError(f"{self.name} takes no mask, and there is padding")
-            named["mask"] = batch.mask.copy()
+        named = {} if batch.mask is None else {"mask": batch.mask.copy()}
+        self._check_call(named)
         answer = self.function(batch.ids.copy(), **named)
         points = answer if isinstance(answer, Mapping) else {"logits": answer}
         if not points:
@@ -217,13 +214,31 @@ class Callable_(Side):
         self.dtype = self.dtype or _common_dtype(found)
         return found
 
+    def _check_call(self, named: Mapping[str, Any]) -> None:
+        """ValueError where the function does not take what it is called with, as far as can be told."""
+        try:
+            signature = inspect.signature(self.function)
+        except ValueError:  # not written in Python
+            return
+        if named and not {"mask", "**"} & {
+            "**" if p.kind is p.VAR_KEYWORD else p.name for p in signature.parameters.values()
+        }:
+            raise ValueError(f"{self.name} takes no mask, and there is padding")
+        try:
+            signature.bind(None, **named)
+        except TypeError as error:
+            raise ValueError(f"{self.name} takes {signature}; it is called with ids alone: {error}") from None
+
     def _host(self, name: str, x: Any, rows: int) -> np.ndarray:
         """A point on NumPy. Its columns may be others than those of the ids: that is a fault to be found."""
         owner = registry.owner_of(x)
         if owner is None:
             registry.load_imported()
             owner = registry.owner_of(x)
-        host = np.asarray(x) if owner is None else owner.to_numpy(x)
+        try:
+            host = np.asarray(x) if owner is None else owner.to_numpy(x)
+        except ValueError as error:
+            raise ValueError(f"{self.name} gave {name} that is no array: {error}") from None
         if self.dtype is None and str(getattr(x, "dtype", "")).endswith("bfloat16"):
             self.dtype = "bfloat16"
         host = check_dtype(name, host)

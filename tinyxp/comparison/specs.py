@@ -38,6 +38,8 @@ def parse(text: str) -> Side:
     backend, plus, dtype = where["backend"], where["plus"], where["dtype"]
     if what.startswith("hf:"):
         _refuse(text, backend not in (None, "torch") or plus, "transformers runs on torch alone")
+        if what == "hf:":
+            raise ValueError(f"{text}: after hf: stands the model, a folder or a file")
         return Transformers(text, dtype, path=what.removeprefix("hf:"))
     path = Path(what)
     if is_trace(path):
@@ -62,10 +64,12 @@ def _split(text: str) -> tuple[str, dict[str, Any]]:
     """What stands before the last @ and what it says after it."""
     nothing = {"backend": None, "plus": "", "dtype": None}
     what, at, where = text.rpartition("@")
-    if not at or os.path.exists(text):
+    path = text.removeprefix("hf:")
+    in_path = os.path.exists(path) or (".py:" in where and os.path.exists(path.rpartition(":")[0]))
+    if not at or in_path:
         return text, nothing
     found = _WHERE.fullmatch(where)
-    if found is None or not what:
+    if found is None or not where or not what:
         raise ValueError(f"{text}: after @ stands {where!r}; it must be BACKEND, BACKEND:DTYPE or :DTYPE")
     if found["dtype"] is not None and found["dtype"] not in DTYPES:
         raise ValueError(f"{text}: dtype is {found['dtype']!r}; known are {', '.join(DTYPES)}")

@@ -20,6 +20,8 @@ from tinyxp.diagnosis.variant import Variant
 from tinyxp.diagnosis.whole import front_token, with_column
 
 PROVED, CERTAIN, LIKELY, UNKNOWN = "proved", "certain", "likely", "unknown"
+LEAST = 0.1
+"""Which part of the gap a fault must close to be named where nothing fits."""
 
 
 @dataclass
@@ -181,6 +183,7 @@ class _Examination:
         confidence = UNKNOWN
         if faults:
             given = any(f.coarse or f.key.startswith(("other weights", "head not tied")) for f in faults)
+            given |= not np.isfinite(self.trace[finding.point]).any()  # many faults end in NaN alone
             confidence = (
                 LIKELY if given or not (self.answer.agrees_after or finding.after.excess <= 1.0) else CERTAIN
             )
@@ -208,7 +211,7 @@ class _Examination:
 
     def _nothing(self, finding: Finding) -> str:
         where = f"nothing that is known here explains {finding.point}"
-        if not finding.closest:
+        if not finding.closest or finding.closed < LEAST:
             return where
         near = " with ".join(f.key for f in finding.closest)
         return f"{where}; the closest, {near}, closes {finding.closed:.0%} of the gap"

@@ -79,7 +79,9 @@ def theta(held: Held, v: Variant, point: str) -> tuple[Fault, Error] | None:
     name, config = point.removesuffix("_rotated"), held.weights.config
     if not kind(point).endswith("_rotated") or name not in held.trace or config.rope_scaling is not None:
         return None
-    found, half = held.trace[point].astype(np.float64), config.head_dim // 2
+    (found, right, _), half = _values(held, v, point), config.head_dim // 2
+    if found.shape != right.shape:
+        return None
     b, heads, t, hd = found.shape
     before = held.trace[name].astype(np.float64).reshape(b, t, heads, hd).swapaxes(1, 2)
     where = held.batch.real.cumsum(axis=1) == 2  # each row's second real token stands at position 1
@@ -113,8 +115,9 @@ def eps(held: Held, v: Variant, point: str) -> tuple[Fault, Error] | None:
     if kind(point) not in NORMED:
         return None
     config = held.weights.config
-    none = held.right_at(v.edited(lambda c: replace(c, eps=0.0)), point)
-    found, _, counts = _values(held, v, point)
+    found, none, counts = _values(held, v.edited(lambda c: replace(c, eps=0.0)), point)
+    if found.shape != none.shape:
+        return None
     bias = held.weights.read(f"{point}.bias") if config.norm == "layer" else 0.0
     x, y = np.where(counts, none - bias, 0.0), np.where(counts, found - bias, 0.0)
     square = np.sum(x * x, axis=-1)
@@ -155,7 +158,9 @@ def window(held: Held, v: Variant, point: str) -> tuple[Fault, Error] | None:
     """Attention that sees only the last few keys."""
     if kind(point) != "attn.weights":
         return None
-    found, _, _ = _values(held, v, point)
+    found, right, _ = _values(held, v, point)
+    if found.shape != right.shape:
+        return None
     t = held.batch.ids.shape[1]
     seen = np.any(found != 0.0, axis=(0, 1))
     widths = [int(q - np.flatnonzero(row)[0]) + 1 for q, row in enumerate(seen) if row.any()]

@@ -164,7 +164,7 @@ class Held:
         return segment.first <= step and (step <= segment.last or last)
 
     def right_at(self, v: Variant, point: str) -> F:
-        """What a variant has at a point, on the side's own inputs."""
+        """What a variant has at a point, on the side's own inputs; nothing where it has no such point."""
         segment = next(s for s in self.segments if self.holds(s, point))
         seen: dict[str, F] = {}
 
@@ -174,4 +174,4 @@ class Held:
             return x if found is None or name == point or found.shape != x.shape else found.astype(np.float64)
 
         self.run(v, segment, see)
-        return seen[point]
+        return seen.get(point, np.zeros(0))

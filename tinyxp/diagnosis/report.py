@@ -28,7 +28,7 @@ def lines(found: Diagnosis) -> list[str]:
     said.append("")
     if found.proof:
         said += _wrapped(f"proof   {found.proof[0].upper()}{found.proof[1:]}.", "        ")
-    if found.before is not None and found.after is not None and any(cause.keys for cause in found.causes):
+    if found.before is not None and found.after is not None and found.after.rms < found.before.rms:
         end = "rounding at every point" if found.agrees_after else "not all of it rounding"
         said.append(
             f"check   with this put into the trusted run, the error falls from {found.before.rms:.2e} "

@@ -36,6 +36,8 @@ def turned(v: Values, x: F) -> F:
     """x (b, heads, t, hd) rotated as the choices say."""
     c = v.choices
     width = int(x.shape[-1] * c.part) // 2 * 2
+    if width == 0:
+        return x
     if width < x.shape[-1]:
         whole = replace(v.config, head_dim=width)
         part = turned(replace(v, config=whole, choices=replace(c, part=1.0)), x[..., :width])

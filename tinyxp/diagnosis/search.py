@@ -19,11 +19,14 @@ from tinyxp.comparison.sides import Trace
 from tinyxp.diagnosis.faults import Fault, faults_of
 from tinyxp.diagnosis.fits import dropout, elsewhere, eps, factor, other_weights, theta, window
 from tinyxp.diagnosis.held import ENDLESS, Error, Errors, Held, Segment
-from tinyxp.diagnosis.pairs import in_step, in_whole
+from tinyxp.diagnosis.pairs import FirstToken, in_step, in_whole
 from tinyxp.diagnosis.variant import Variant
 
 MOST = 6
 """How many faults are looked for, one after another."""
+BESIDE = 3
+"""How many of the closest faults everywhere are tried beside one in a single block."""
+OF_PADDING = ("padding not masked", "padding mask inverted", "positions not counted from the mask")
 MOST_PAIRS = 3000
 """How many pairs are tried at one point."""
 
@@ -67,7 +70,8 @@ class Search(Held):
     ) -> None:
         super().__init__(weights, batch, trace, dtype)
         self.in_file = in_file
-        self.faults = faults_of(weights.config)
+        whole = batch.mask is None
+        self.faults = [f for f in faults_of(weights.config) if not (whole and f.key in OF_PADDING)]
         self.deadline = time.monotonic() + seconds
         self.ran_out = False
 
@@ -101,19 +105,21 @@ class Search(Held):
         segment = next(s for s in self.segments if self.holds(s, point))
         here = {name: error for name, error in own.items() if self.holds(segment, name)}
         candidates = self._candidates(point, segment)
-        tried: Tried = {(fault,): self._try(v, (fault,), segment) for fault in candidates if self._in_time()}
+        first = FirstToken.of(self, v, candidates, self._in_time)
+        singles = [fault for fault in candidates if first is None or first.allows(fault)]
+        tried: Tried = {(fault,): self._try(v, (fault,), segment) for fault in singles if self._in_time()}
         solved = [key for key, errors in tried.items() if self._solves(v, key, point, here, errors, segment)]
         if not solved and (single := self._single(v, point, candidates, here, segment)):
             return single
         if not solved and (fitted := self._fitted(v, point, own)):
             return fitted
         if not solved:
-            tried |= self._pairs(v, point, candidates, tried, segment)
+            tried |= self._pairs(v, point, candidates, tried, segment, first)
             solved = [
                 k for k, e in tried.items() if len(k) == 2 and self._solves(v, k, point, here, e, segment)
             ]
         if not solved and segment.last > segment.first:
-            return self._alone(v, point, candidates, here, tried, segment)
+            return self._alone(v, point, candidates, here, tried, segment, first)
         if not solved:
             return self._other_weights(v, point, own) or self._hopeless(point, own, tried), v
         best, *others = self._ranked(v, solved, tried, segment)
@@ -239,18 +245,19 @@ class Search(Held):
         candidates: Sequence[Fault],
         tried: Tried,
         segment: Segment,
-    ) -> dict[tuple[Fault, ...], Errors]:
+        first: FirstToken | None,
+    ) -> Tried:
         """Two at a time, until a pair explains the point, or, within one step, all of them."""
-        plain = [fault for fault in candidates if not fault.coarse and (fault,) in tried]
+        plain = [fault for fault in candidates if not fault.coarse]
 
         def closeness(fault: Fault) -> float:
             error = tried[(fault,)].get(point)
             return np.inf if error is None or np.isnan(error.distance.rms) else error.distance.rms
 
-        ranked = sorted(plain, key=closeness)
+        ranked = sorted((fault for fault in plain if (fault,) in tried), key=closeness)
         one_step = segment.last == segment.first
         found: Tried = {}
-        for pair in in_step(ranked) if one_step else in_whole(self, v, ranked):
+        for pair in in_step(ranked) if one_step else in_whole(first, plain, ranked):
             if not self._in_time() or len(found) == MOST_PAIRS:
                 break
             found[pair] = self._try(v, pair, segment)
@@ -266,6 +273,7 @@ class Search(Held):
         here: Errors,
         tried: Tried,
         segment: Segment,
+        first: FirstToken | None,
     ) -> tuple[Finding, Variant]:
         """A fault in one block of a segment only, by itself or beside one that is everywhere."""
         blocks = range(max(segment.first, 0), min(segment.last + 1, len(v.order)))
@@ -273,7 +281,8 @@ class Search(Held):
         def rms(key: tuple[Fault, ...]) -> float:
             return tried[key][point].distance.rms if len(key) == 1 and point in tried[key] else np.inf
 
-        for others in ((), *sorted(tried, key=rms)[:3]):
+        beside = [] if first is None else [(fault,) for fault in first.closest(candidates, BESIDE)]
+        for others in dict.fromkeys([(), *beside, *sorted(tried, key=rms)[:BESIDE]]):
             start = v
             for other in others:
                 start = other.plant(start)
