@@ -343,6 +343,22 @@ def test_what_overflows_in_a_right_implementation_too_is_not_judged() -> None:
     assert not any(math.isnan(row.excess) for row in found.rows)
 
 
+def test_float32_numbers_in_float64_arrays_are_pointed_out(folders: dict[str, Path]) -> None:
+    """As lists of numbers are, and what was converted to be recorded."""
+
+    def wide(ids: np.ndarray) -> Any:
+        return traced(llama(), ids)["logits"].tolist()
+
+    found = compare(llama(), wide, IDS)
+    assert found.b.dtype == "float64"
+    assert not found.agrees
+    (note,) = found.notes
+    assert note.startswith("nearly all values of B are float32 numbers; if it is meant to compute in float32")
+    named = as_side(wide)
+    named.dtype = "float32"
+    assert compare(llama(), named, IDS).agrees
+
+
 # Where it is wrong
 
 
@@ -517,7 +533,7 @@ def test_points_of_another_model() -> None:
     with pytest.raises(ValueError, match=r"have no trace point in common"):
         compare(llama(), lambda ids: {"blocks.7.residual": np.zeros((2, 12, 32))}, IDS)
     rotated = gpt2_with(traced(llama(), IDS))
-    with pytest.raises(ValueError, match=r"blocks\.1\.attn\.q_rotated is none of this model"):
+    with pytest.raises(ValueError, match=r"trace point blocks\.0\.attn\.q_rotated is none of this"):
         compare(port(llama()), rotated, IDS)
 
 

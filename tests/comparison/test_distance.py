@@ -106,11 +106,15 @@ def test_rounding_to_bfloat16_is_that_of_torch() -> None:
 
 def test_a_trace_with_few_digits_is_told_from_one_with_more() -> None:
     x = np.random.default_rng(1).normal(size=(4, 100))
-    for narrow in ("bfloat16", "float16"):
-        few = rounded(x, narrow).astype(np.float32)
-        assert narrow_dtype(dict(enumerate(few)), "float32") == narrow  # type: ignore[arg-type]
-        assert narrow_dtype({"a": few[0], "b": few[1], "c": x[0]}, "float32") is None  # 2 of 3
-        assert narrow_dtype({"a": few[0], "b": few[1], "c": few[2], "d": x[0]}, "float32") == narrow
+    for narrow in ("bfloat16", "float16", "float32"):
+        few = rounded(x, narrow)
+        assert narrow_dtype({"a": few}, "float64") == narrow
+        assert narrow_dtype({"a": few[0], "b": few[1], "c": x[0]}, "float64") is None  # 2 of 3
+        assert narrow_dtype({"a": few[0], "b": few[1], "c": few[2], "d": x[0]}, "float64") == narrow
+    assert narrow_dtype({"a": rounded(x, "float16").astype(np.float32)}, "float32") == "float16"
+    assert narrow_dtype({"a": x.astype(np.float32)}, "float32") is None
     assert narrow_dtype({"a": rounded(x, "bfloat16")}, "bfloat16") is None
     assert narrow_dtype({"a": x}, "float64") is None
     assert narrow_dtype({"a": np.full(3, np.nan)}, "float32") is None
+    assert narrow_dtype({"a": np.zeros(100), "b": np.eye(9)}, "float32") is None  # in any dtype
+    assert narrow_dtype({"a": np.zeros(100), "b": rounded(x, "float16")}, "float32") == "float16"

@@ -99,14 +99,14 @@ def test_a_token_apart_by_rounding_is_a_tie() -> None:
     assert found.token.is_tie
 
 
-def test_rounding_may_move_the_difference_of_two_logits_twice_as_far_as_one() -> None:
+def test_rounding_may_move_each_of_two_logits_by_twice_what_it_moves_a_right_one_at_most() -> None:
     found = compare(llama(), llama(), IDS)
     row = found.row("logits")
     assert row is not None
     cost = Noise(Weights.of_params(llama()), found.batch, "float32", {"logits"})
     truth = traced(llama().to(dtype="float64"), IDS)["logits"]
     worst = float(np.max(np.abs(cost.points["logits"] - truth)))
-    assert row.moved >= 2 * 16.0 * worst
+    assert 4.0 * worst <= row.moved <= 8.0 * worst
 
 
 @pytest.mark.parametrize("library", libraries("numpy", "torch", "jax"))
@@ -153,5 +153,5 @@ def test_what_cannot_generate_says_so() -> None:
         compare(residuals, llama(), IDS, generate=1)
     with pytest.raises(ValueError, match=r"max_seq_len"):
         compare(drawn(CONFIGS["gpt2"]), llama(), IDS, generate=40)
-    with pytest.raises(ValueError, match=r"is a recorded trace|recorded for ids"):
+    with pytest.raises(ValueError, match=r"generate is 2; B is a recorded trace, whose ids have an end"):
         compare(llama(), recorded, generate=2)

@@ -167,13 +167,13 @@ def _judge(found: Comparison, weights: Weights, rows: dict[str, Row], of_a: Trac
     noises = {dtype: Noise(weights, batch, dtype, rows) for dtype in dict.fromkeys(dtypes.values())}
     found.noise = "; ".join(noise.source for noise in noises.values())
     traces = {"A": of_a, "B": of_b}
-    unmatched = set(rows)
+    unmatched = dict.fromkeys(rows)
 
     def tap(name: str, truth: np.ndarray) -> np.ndarray:
         row = rows.get(name)
         if row is None or row.verdict == SHAPE:
             return truth
-        unmatched.discard(name)
+        unmatched.pop(name, None)
         if truth.shape != row.shape:
             row.verdict, row.shapes, row.excess = SHAPE, (truth.shape, row.shape), float("inf")
             row.at_fault = found.judged

@@ -113,7 +113,7 @@ def narrow_dtype(trace: Mapping[str, np.ndarray], dtype: str) -> str | None:
     finite = [x for x in finite if len(np.unique(x[:4096])) >= FEWEST]
     if not finite:
         return None
-    for narrow in ("bfloat16", "float16"):
+    for narrow in ("bfloat16", "float16", "float32"):
         if EPSILON[narrow] <= EPSILON[dtype]:
             continue
         held = [bool(np.array_equal(rounded(x, narrow), x)) for x in finite]
