@@ -131,6 +131,14 @@ class Held:
                 found[name] = ENDLESS
         return found
 
+    def block_errors(self, v: Variant, i: int) -> Errors:
+        """The same at the points of one block, whose input is known."""
+        segment = next(s for s in self.segments if self.holds(s, f"blocks.{i}.residual"))
+        if segment.first != segment.last:
+            return {}
+        found = self.errors(v, segment)
+        return {name: error for name, error in found.items() if block_of(name) == i}
+
     def all_errors(self, v: Variant) -> Errors:
         found: Errors = {}
         for segment in self.segments:

@@ -17,7 +17,7 @@ from tinyxp.comparison.points import BLOCK_POINTS, Batch, block_of, counted, kin
 from tinyxp.comparison.referee import Weights
 from tinyxp.comparison.sides import Trace
 from tinyxp.diagnosis.faults import Fault, faults_of
-from tinyxp.diagnosis.fits import dropout, elsewhere, eps, factor, other_weights, theta, window
+from tinyxp.diagnosis.fits import FITS, dropout, layer_order, other_weights
 from tinyxp.diagnosis.held import ENDLESS, Error, Errors, Held, Segment
 from tinyxp.diagnosis.pairs import FirstToken, in_step, in_whole
 from tinyxp.diagnosis.variant import Variant
@@ -85,11 +85,17 @@ class Search(Held):
             if not bad:
                 break
             finding, v = self._explain(v, bad[0], own)
+            if not self._is_finite(bad[0]):  # what follows has no right answer
+                settled |= {name for name in bad if not self._is_finite(name)}
             self._add(findings, finding)
             settled |= set(finding.points)
             if not finding.faults:
                 settled |= {n for n in bad if kind(n) == kind(bad[0]) or own[n] is ENDLESS}
         return findings, v
+
+    def _is_finite(self, point: str) -> bool:
+        found = self.trace[point]
+        return bool(np.isfinite(found).all())
 
     def _add(self, findings: list[Finding], new: Finding) -> None:
         """A finding more, or more blocks of one that is there."""
@@ -123,9 +129,28 @@ class Search(Held):
         if not solved:
             return self._other_weights(v, point, own) or self._hopeless(point, own, tried), v
         best, *others = self._ranked(v, solved, tried, segment)
-        finding, v = self._scoped(v, best, point, own)
+        finding, after = self._scoped(v, best, point, own)
+        if any("layers" in fault.sets for fault in best):
+            finding, after = self._in_order(v, finding, after, own)
+        v = after
         finding.alike = tuple(key[0] for key in others if len(key) == 1)
         return finding, v
+
+    def _in_order(
+        self, v: Variant, finding: Finding, planted: Variant, own: Errors
+    ) -> tuple[Finding, Variant]:
+        """The finding, or, where it leaves blocks unexplained, the order of the layers as it is read off."""
+        left = self.all_errors(planted)
+        found = layer_order(self, v, own) if _count(left, left) else None
+        if found is None:
+            return finding, planted
+        fault, ordered_ = found
+        after = self.all_errors(ordered_)
+        if _count(after, after) >= _count(left, left):
+            return finding, planted
+        gone = [n for n in ordered(own) if own[n].excess > 1.0 and after.get(n, own[n]).excess <= 1.0]
+        point = finding.point
+        return Finding(point, (fault,), own[point], after.get(point, own[point]), points=gone), ordered_
 
     def _single(
         self, v: Variant, point: str, candidates: Sequence[Fault], here: Errors, segment: Segment
@@ -146,8 +171,8 @@ class Search(Held):
         return None
 
     def _fitted(self, v: Variant, point: str, own: Errors) -> tuple[Finding, Variant] | None:
-        """What no list can hold: causes with a number in them."""
-        for fit in (theta, eps, dropout, window, elsewhere, factor):
+        """What no list can hold, read off the values."""
+        for fit in FITS:
             found = fit(self, v, point)
             if found is None:
                 continue
@@ -159,6 +184,8 @@ class Search(Held):
                 alike = [
                     n for n in ordered(own) if own[n].excess > 1.0 and (n == point or dropout(self, v, n))
                 ]
+            if fit is not dropout and "blocks." in fault.key:  # of this block alone
+                alike = [point]
             return Finding(point, (fault,), own[point], after, points=alike), v
         return None
 
@@ -185,10 +212,12 @@ class Search(Held):
         """The faults that can show at a point first, given what is known before it."""
         whole = segment == Segment(-1, max(self.n, self.theirs))
         if segment.last > segment.first:
-            return [fault for fault in self.faults if whole or "ids" not in fault.sets]
+            config, t = self.weights.config, self.batch.ids.shape[1]
+            room = config.position == "rope" or t < config.max_seq_len
+            return [fault for fault in self.faults if (whole and room) or "ids" not in fault.sets]
         i = block_of(point)
         if i is None:
-            kinds = {point}
+            kinds = {"final_norm", "logits"} if "final_norm" not in self.trace else {point}
         else:
             known = [name for name in self.trace if block_of(name) == i and order(name) < order(point)]
             start = max((BLOCK_POINTS.index(kind(name)) for name in known), default=-1)
@@ -348,20 +377,26 @@ class Search(Held):
         self, planted: Variant, v: Variant, key: tuple[Fault, ...], point: str, own: Errors
     ) -> tuple[Finding, Variant]:
         after = self.all_errors(planted)
-        shows = {name for fault in key for name in fault.shows}
         if any(fault.coarse for fault in key):  # few digits: imitated, not met
+            shows = {point, *(name for fault in key for name in fault.shows)}
             gone = [n for n in ordered(own) if (kind(n) in shows or n == point) and own[n].excess > 1.0]
             return Finding(point, key, own[point], after.get(point, own[point]), None, gone), planted
         helped, hurt = [], []
         for i in range(self.theirs):
-            mine = [name for name in own if block_of(name) == i and kind(name) in shows]
+            mine = [name for name in own if block_of(name) == i]
             was, now = _count(own, mine), _count(after, mine)
             helped += [i] if now < was else []
             hurt += [i] if now > was else []
+        outside = [name for name in own if block_of(name) is None]
+        spilt = _count(after, outside) > _count(own, outside)
         blocks: tuple[int, ...] | None = None
-        everywhere = any("layers" in fault.sets for fault in key) or block_of(point) is None
-        if helped and (hurt or len(helped) < self.theirs) and not everywhere:
-            blocks = tuple(helped)
+        if any("layers" in fault.sets for fault in key):
+            pass
+        elif block_of(point) is None and hurt:  # right in the blocks, wrong outside of them
+            planted = planted.only_at(kind(point), v)
+            after = self.all_errors(planted)
+        elif block_of(point) is not None and helped and (hurt or spilt or len(helped) < self.theirs):
+            blocks = None if len(helped) == self.theirs else tuple(helped)
             planted = planted.narrowed(helped, v)
             after = self.all_errors(planted)
         gone = [

@@ -1,0 +1,10 @@
+"""Causes that no list can hold, read off the side's values: numbers, masks, rows, the order of layers."""
+
+from tinyxp.diagnosis.fits.masks import visibility
+from tinyxp.diagnosis.fits.numbers import branch, dropout, eps, factor, theta
+from tinyxp.diagnosis.fits.order import layer_order
+from tinyxp.diagnosis.fits.parameters import bias, elsewhere, looked_up, other_weights
+
+FITS = (theta, eps, dropout, visibility, looked_up, bias, elsewhere, branch, factor)
+
+__all__ = ["FITS", "dropout", "layer_order", "other_weights"]

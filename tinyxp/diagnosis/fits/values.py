@@ -1,0 +1,23 @@
+"""What fits share: the values of both sides at a point, and faults that are read off."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinyxp.comparison.points import counted, kind
+from tinyxp.diagnosis.choices import F
+from tinyxp.diagnosis.faults import Fault
+from tinyxp.diagnosis.held import Error, Held
+from tinyxp.diagnosis.variant import Variant
+
+Fit = tuple[Fault, Error]
+
+
+def values(held: Held, v: Variant, point: str) -> tuple[F, F, F]:
+    found = held.trace[point].astype(np.float64)
+    return found, held.right_at(v, point), counted(point, found.shape, held.batch)
+
+
+def given(key: str, says: str, fix: str, shows: tuple[str, ...]) -> Fault:
+    """A fault that was read off, and is not planted."""
+    return Fault(key, says, fix, tuple(kind(point) for point in shows), lambda v: v)
