@@ -233,7 +233,6 @@ UNKNOWN: dict[str, Any] = {
     "noise": noisy(0.01),
     "noise, logits": lambda ids: noisy(0.01)(ids)["logits"],
     "tuned, logits": logits_of(tuned()),
-    "tuned, trace": port(tuned()),
     "another activation": port(llama(), at("mlp.hidden", lambda x: np.sin(3 * x))),
     "zeros": lambda ids: np.zeros((*ids.shape, 61), np.float32),
 }
@@ -270,8 +269,14 @@ def test_where_all_is_nan_many_causes_are_alike_and_none_is_certain(kept: str) -
 def test_a_fine_tuned_file_is_told_by_its_parameters() -> None:
     found = diagnose(llama(), tuned(), IDS)
     assert any(note.startswith("21 of 21 parameters of B differ") for note in found.notes)
-    assert confidence(found) <= {"unknown", "likely"}
-    assert all(key.startswith("other weights") for cause in found.causes for key in cause.keys)
+    assert [cause.keys for cause in found.causes] == [("other weights",)]
+    assert found.proof.startswith("with A's own embed.weight")
+
+
+def test_a_port_of_other_weights_is_told_so_in_one_sentence() -> None:
+    found = diagnose(llama(), port(tuned()), IDS)
+    assert [cause.keys for cause in found.causes] == [("other weights",)]
+    assert confidence(found) == {"likely"}
 
 
 def dropping(ids: np.ndarray) -> dict[str, np.ndarray]:
@@ -319,7 +324,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return looks
 
 
-@pytest.mark.parametrize("side", ["another activation", "tuned, logits", "tuned, trace"])
+@pytest.mark.parametrize("side", ["another activation", "tuned, logits", "noise"])
 def test_the_search_stops_when_its_time_is_up(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = ticking(monkeypatch)
     found = diagnose(llama(), UNKNOWN[side], IDS, seconds=20)

@@ -46,14 +46,14 @@ class Choices:
     mask: str = "causal"
     fill: float = -math.inf  # what a masked score becomes
     softmax_axis: int = -1
-    groups: str = "repeat"  # "tile", "first"
+    groups: str = "repeat"  # "tile", "first", "next"
     scale: str = "1/sqrt(hd)"
     softmax_dtype: str | None = None
     activation: str | None = None
-    gating: str = "act(gate) up"  # "act(up) gate", "act(gate)", "act(gate up)"
+    gating: str = "act(gate) up"  # "act(up) gate", "act(gate)", "act(up)", "act(gate up)", "act(gate) + up"
     embed_scale: float = 1.0
     learned: bool = True  # whether learned positions are added
-    final_norm: bool = True
+    final_norm: str = "once"  # "missing", "twice"
     attn_adds: str = "input"  # what attention is added to: "nothing", "norm"
     mlp_adds: str = "stream"  # "nothing", "norm"
     logits: str = "logits"  # "softmax", "log softmax", "capped at 30", "capped at 50"

@@ -20,6 +20,8 @@ from tinyxp.diagnosis.variant import Variant
 from tinyxp.diagnosis.whole import front_token, with_column
 
 PROVED, CERTAIN, LIKELY, UNKNOWN = "proved", "certain", "likely", "unknown"
+MANY = 4
+"""From how many parameters on that are not the trusted side's they are called another model's."""
 LEAST = 0.1
 """Which part of the gap a fault must close to be named where nothing fits."""
 
@@ -110,8 +112,23 @@ class _Examination:
         findings, v = search.explain()
         self.answer.ran_out = search.ran_out
         self._confirm(search, findings, v)
-        self.answer.causes += [self._cause(finding) for finding in findings]
+        causes = [self._cause(finding) for finding in findings]
+        other = [cause for cause in causes if any(key.startswith("other weights") for key in cause.keys)]
+        if len(other) >= MANY:
+            causes = [self._other_model(other), *(cause for cause in causes if cause not in other)]
+        self.answer.causes += causes
         self._prove(findings)
+
+    def _other_model(self, other: list[Cause]) -> Cause:
+        """One cause for many parameters that are not the trusted side's."""
+        names = ", ".join(key.partition(": ")[2] for cause in other for key in cause.keys)
+        says = f"{self.it}'s weights are not this model's ({names}): trained further, quantised, or multiplied in fewer digits"
+        points = [point for cause in other for point in cause.points]
+        first = other[0]
+        fix = "compare two sides of the same checkpoint"
+        return Cause(
+            ("other weights",), says, fix, first.point, None, points, first.before, first.after, LIKELY
+        )
 
     def _differences(self) -> None:
         """What the two configs say differently: the shortest way to many causes."""
@@ -210,7 +227,13 @@ class _Examination:
         return fault.says.format(it=self.it, its=f"{self.it}'s")
 
     def _nothing(self, finding: Finding) -> str:
+        row = self.answer.comparison.row(finding.point)
+        if row is not None and row.shapes is not None:
+            return f"{finding.point} has shape {row.shapes[1]} where {row.shapes[0]} is right"
         where = f"nothing that is known here explains {finding.point}"
+        if finding.closest and finding.after.excess <= 1.0:
+            near = " with ".join(f.key for f in finding.closest)
+            return f"{where}: {near} would, but spoils what agrees now"
         if not finding.closest or finding.closed < LEAST:
             return where
         near = " with ".join(f.key for f in finding.closest)

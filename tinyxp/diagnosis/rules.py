@@ -29,7 +29,9 @@ def norm(v: Values, kind: str, right: F) -> F:
     """The norm before attention, before the MLP, or the last one."""
     c = v.choices
     x = v.points["attn_residual" if kind == "mlp_norm" and not c.parallel else "input"]
-    if (kind == "final_norm" and not c.final_norm) or (kind != "final_norm" and not c.norms):
+    if kind == "final_norm" and c.final_norm == "twice":
+        return normed(v, kind, normed(v, kind, x))
+    if (kind == "final_norm" and c.final_norm == "missing") or (kind != "final_norm" and not c.norms):
         return x
     return normed(v, kind, x)
 
@@ -73,6 +75,8 @@ def rotated(v: Values, kind: str, right: F) -> F:
 def of_query_heads(v: Values, x: F) -> F:
     """Keys or values (b, g, t, hd) for every query head (b, h, t, hd)."""
     times = v.config.n_heads // v.config.n_kv_heads
+    if v.choices.groups == "next":
+        return np.repeat(np.roll(x, -1, axis=1), times, axis=1)
     if v.choices.groups == "repeat":
         return np.repeat(x, times, axis=1)
     return (
@@ -139,6 +143,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu_tanh": lambda x: ops.gelu_tanh(x, xp=np),
     "quick_gelu": lambda x: x * sigmoid(1.702 * x),
     "relu": lambda x: np.maximum(x, 0.0),
+    "leaky relu": lambda x: np.where(x > 0.0, x, 0.01 * x),
     "relu squared": lambda x: np.maximum(x, 0.0) ** 2,
     "sigmoid": sigmoid,
     "tanh": np.tanh,
@@ -157,6 +162,7 @@ def hidden(v: Values, kind: str, right: F) -> F:
         "act(up) gate": lambda: act(up) * gate,
         "act(gate)": lambda: act(gate),
         "act(gate up)": lambda: act(gate * up),
+        "act(gate) + up": lambda: act(gate) + up,
         "act(up)": lambda: act(up),
     }
     return ways[v.choices.gating]()

@@ -17,6 +17,7 @@ from tinyxp.comparison.points import BLOCK_POINTS, Batch, block_of, counted, kin
 from tinyxp.comparison.referee import Weights
 from tinyxp.comparison.sides import Trace
 from tinyxp.diagnosis.faults import Fault, faults_of
+from tinyxp.diagnosis.faults.matrices import MATRICES
 from tinyxp.diagnosis.fits import FITS, dropout, layer_order, other_weights
 from tinyxp.diagnosis.held import ENDLESS, Error, Errors, Held, Segment
 from tinyxp.diagnosis.pairs import FirstToken, in_step, in_whole
@@ -24,6 +25,8 @@ from tinyxp.diagnosis.variant import Variant
 
 MOST = 6
 """How many faults are looked for, one after another."""
+MOVED = 4
+"""How many products of a block must be wrong before layers are looked for in another order."""
 BESIDE = 3
 """How many of the closest faults everywhere are tried beside one in a single block."""
 OF_PADDING = ("padding not masked", "padding mask inverted", "positions not counted from the mask")
@@ -115,6 +118,8 @@ class Search(Held):
         singles = [fault for fault in candidates if first is None or first.allows(fault)]
         tried: Tried = {(fault,): self._try(v, (fault,), segment) for fault in singles if self._in_time()}
         solved = [key for key, errors in tried.items() if self._solves(v, key, point, here, errors, segment)]
+        if not solved and (moved := self._moved(v, point, own)):
+            return moved
         if not solved and (single := self._single(v, point, candidates, here, segment)):
             return single
         if not solved and (fitted := self._fitted(v, point, own)):
@@ -135,6 +140,24 @@ class Search(Held):
         v = after
         finding.alike = tuple(key[0] for key in others if len(key) == 1)
         return finding, v
+
+    def _moved(self, v: Variant, point: str, own: Errors) -> tuple[Finding, Variant] | None:
+        """Layers in another order, where most products of a block are wrong."""
+        i = block_of(point)
+        bad = [n for n in own if block_of(n) == i and kind(n) in MATRICES.values() and own[n].excess > 1.0]
+        if i is None or (len(bad) < MOVED and len(self.trace) > 3 * self.theirs):
+            return None
+        found = layer_order(self, v, own)
+        if found is None:
+            return None
+        fault, planted = found
+        after = self.all_errors(planted)
+        gone = [n for n in ordered(own) if own[n].excess > 1.0 and after.get(n, own[n]).excess <= 1.0]
+        return (
+            (Finding(point, (fault,), own[point], after[point], points=gone), planted)
+            if point in gone
+            else None
+        )
 
     def _in_order(
         self, v: Variant, finding: Finding, planted: Variant, own: Errors
@@ -179,14 +202,16 @@ class Search(Held):
             fault, after = found
             if fault.plant(v) is not v:
                 return self._scoped(v, (fault,), point, own)
-            alike = [n for n in ordered(own) if kind(n) == kind(point) and own[n].excess > 1.0]
-            if fit is dropout:
-                alike = [
-                    n for n in ordered(own) if own[n].excess > 1.0 and (n == point or dropout(self, v, n))
-                ]
-            if fit is not dropout and "blocks." in fault.key:  # of this block alone
-                alike = [point]
-            return Finding(point, (fault,), own[point], after, points=alike), v
+            alike = [
+                n
+                for n in ordered(own)
+                if own[n].excess > 1.0
+                and (fit is dropout or kind(n) == kind(point))
+                and (n == point or ((same := fit(self, v, n)) is not None and same[0].key == fault.key))
+            ]
+            blocks = {i for i in map(block_of, alike) if i is not None}
+            some = tuple(sorted(blocks)) if 0 < len(blocks) < self.theirs else None
+            return Finding(point, (fault,), own[point], after, some, alike), v
         return None
 
     def _other_weights(self, v: Variant, point: str, own: Errors) -> Finding | None:
@@ -229,7 +254,7 @@ class Search(Held):
                 "mlp.up",
             ):  # whose sibling stands before it
                 kinds |= {kind(point)}
-        return [fault for fault in self.faults if kinds & set(fault.shows)]
+        return [f for f in self.faults if kinds & set(f.shows) and "ids" not in f.sets]
 
     def _try(self, v: Variant, faults: Iterable[Fault], segment: Segment) -> Errors:
         for fault in faults:
@@ -377,10 +402,6 @@ class Search(Held):
         self, planted: Variant, v: Variant, key: tuple[Fault, ...], point: str, own: Errors
     ) -> tuple[Finding, Variant]:
         after = self.all_errors(planted)
-        if any(fault.coarse for fault in key):  # few digits: imitated, not met
-            shows = {point, *(name for fault in key for name in fault.shows)}
-            gone = [n for n in ordered(own) if (kind(n) in shows or n == point) and own[n].excess > 1.0]
-            return Finding(point, key, own[point], after.get(point, own[point]), None, gone), planted
         helped, hurt = [], []
         for i in range(self.theirs):
             mine = [name for name in own if block_of(name) == i]
@@ -395,10 +416,16 @@ class Search(Held):
         elif block_of(point) is None and hurt:  # right in the blocks, wrong outside of them
             planted = planted.only_at(kind(point), v)
             after = self.all_errors(planted)
+        elif any(fault.coarse for fault in key):
+            pass
         elif block_of(point) is not None and helped and (hurt or spilt or len(helped) < self.theirs):
             blocks = None if len(helped) == self.theirs else tuple(helped)
             planted = planted.narrowed(helped, v)
             after = self.all_errors(planted)
+        if any(fault.coarse for fault in key):  # few digits: imitated, not met
+            shows = {point} if point in ("logits", "final_norm") else {n for f in key for n in f.shows}
+            gone = [n for n in ordered(own) if (kind(n) in shows or n == point) and own[n].excess > 1.0]
+            return Finding(point, key, own[point], after.get(point, own[point]), None, gone), planted
         gone = [
             name
             for name in ordered(own)

@@ -88,7 +88,7 @@ class Passes:
         self.xp: Any = backend("numpy").xp
         self._contexts: dict[tuple[int, Config], tuple[Context, Batch]] = {}  # a batch is kept with its id
 
-    def _context(self, v: Variant, i: int | None) -> Context:
+    def _context(self, v: Variant, i: int | None, kind: str = "") -> Context:
         """What the right model's blocks share, with the matrix product of the variant's."""
         config, batch = v.weights.config, v.batch
         key = (id(batch), config)
@@ -99,7 +99,7 @@ class Passes:
             angles = rotation(config, layout.positions, np.dtype(np.float64), xp=self.xp, device=None)
             kernels = Kernels(linear=widening_linear)
             self._contexts[key] = Context(config, kernels, layout, angles, self.xp), batch
-        digits = v.chosen(i, "").product_dtype
+        digits = v.chosen(i, kind).product_dtype
         found = self._contexts[key][0]
         return found if digits is None else found._replace(kernels=Kernels(linear=partial(linear, digits)))
 
@@ -148,6 +148,7 @@ class Passes:
         if logits:
             values.choices = v.chosen(None, "logits")
             table = v.parameter("embed.weight" if config.tie_embeddings else "head.weight")
+            ctx = self._context(v, None, "logits")
             see("logits", again(values, "logits", ctx.kernels.linear(x, table, None, xp=self.xp)))
 
 

@@ -7,6 +7,7 @@ from tinyxp.diagnosis.faults.attention import attention
 from tinyxp.diagnosis.faults.blocks import feed_forward, stream
 from tinyxp.diagnosis.faults.matrices import (
     biases,
+    block_roundings,
     copies,
     eight_bits,
     exchanges,
@@ -36,6 +37,7 @@ MAKERS: tuple[Maker, ...] = (
     biases,
     tables,
     roundings,
+    block_roundings,
     eight_bits,
     lengths,
     extra_tokens,

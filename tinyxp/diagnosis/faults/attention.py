@@ -58,14 +58,15 @@ def attention(config: Config) -> Iterator[Fault]:
         yield choosing(key, f"{{it}} {says}", do, where, mask=kind)
         if kind in ("strict", "inverted", "padding inverted"):  # some row sees nothing at all there
             yield choosing(key, f"{{it}} {says}", do, where, mask=kind, fill=-1e9)
-    yield choosing(
-        "weak mask",
-        "{it} adds too small a number, such as -100, to masked scores",
-        "fill with -inf",
-        where,
-        likely=3,
-        fill=-100.0,
-    )
+    for fill in (-100.0, -10.0, 0.0):
+        yield choosing(
+            f"masked with {fill:g}",
+            f"{{it}} fills masked scores with {fill:g}, which the softmax sees",
+            "fill with -inf",
+            where,
+            likely=3,
+            fill=fill,
+        )
     if 1 < config.n_kv_heads < config.n_heads:
         yield choosing(
             "kv heads tiled",
@@ -118,6 +119,14 @@ def attention(config: Config) -> Iterator[Fault]:
             likely=2,
             groups="first",
         )
+        yield choosing(
+            "kv heads of the next group",
+            "{it} reads the key/value head of the group after a query head's own",
+            "query head i reads key/value head i // (h / g)",
+            ("attn.scores", "attn.heads"),
+            likely=2,
+            groups="next",
+        )
     cut = ("attn.q_rotated", "attn.k_rotated") if config.position == "rope" else ("attn.scores",)
     yield choosing(
         "heads cut without transposing",
@@ -133,7 +142,7 @@ def attention(config: Config) -> Iterator[Fault]:
         ("attn.heads",),
         join="reshape",
     )
-    for dtype in ("bfloat16", "tf32"):
+    for dtype in ("bfloat16", "tf32", "float16"):
         yield choosing(
             f"products in {dtype}",
             f"{{it}} rounds the operands of its matrix products to {dtype}",
@@ -151,6 +160,7 @@ def attention(config: Config) -> Iterator[Fault]:
                 "logits",
             ),
             likely=3,
+            coarse=dtype,
             product_dtype=dtype,
         )
     yield from heads(config)

@@ -20,6 +20,7 @@ def feed_forward(config: Config) -> Iterator[Fault]:
         "quick_gelu": "x sigmoid(1.702 x)",
         "sigmoid": "a sigmoid",
         "tanh": "tanh",
+        "leaky relu": "a leaky ReLU",
         "relu squared": "a squared ReLU",
         "none": "no activation",
     }
@@ -44,6 +45,7 @@ def feed_forward(config: Config) -> Iterator[Fault]:
         for gating, says in (
             ("act(gate)", "leaves up out: silu(gate) alone"),
             ("act(up)", "leaves the gate out: silu(up) alone"),
+            ("act(gate) + up", "adds up where it should multiply: silu(gate) + up"),
             ("act(gate up)", "multiplies before the activation: silu(gate * up)"),
         ):
             yield choosing(

@@ -84,6 +84,23 @@ def exchanges(config: Config) -> Iterator[Fault]:
         )
 
 
+def block_roundings(config: Config) -> Iterator[Fault]:
+    for dtype in ("bfloat16", "float16"):
+
+        def change(name: str, x: F, v: Variant, dtype: str = dtype) -> F:
+            inside = x.ndim == 2 and name.startswith("blocks.")
+            return rounded(np.asarray(x, np.float64), dtype) if inside else x
+
+        yield changing(
+            f"blocks' matrices in {dtype}",
+            f"{{its}} blocks' matrices were rounded to {dtype}",
+            "keep them in float32",
+            tuple(MATRICES.values()),
+            change,
+            likely=2,
+        )
+
+
 def copies(config: Config) -> Iterator[Fault]:
     """One parameter in the place of another of its shape."""
     shapes = block_shapes(config)

@@ -130,5 +130,12 @@ def norms(config: Config) -> Iterator[Fault]:
         "{it} goes to the head without the final norm",
         "apply the final norm before the head",
         ("final_norm",),
-        final_norm=False,
+        final_norm="missing",
+    )
+    yield choosing(
+        "final norm twice",
+        "{it} applies the final norm twice",
+        "apply it once",
+        ("final_norm",),
+        final_norm="twice",
     )

@@ -3,8 +3,8 @@
 from tinyxp.diagnosis.fits.masks import visibility
 from tinyxp.diagnosis.fits.numbers import branch, dropout, eps, factor, theta
 from tinyxp.diagnosis.fits.order import layer_order
-from tinyxp.diagnosis.fits.parameters import bias, elsewhere, looked_up, other_weights
+from tinyxp.diagnosis.fits.parameters import bias, elsewhere, looked_up, norm_weights, other_weights
 
-FITS = (theta, eps, dropout, visibility, looked_up, bias, elsewhere, branch, factor)
+FITS = (theta, eps, dropout, visibility, looked_up, bias, elsewhere, branch, factor, norm_weights)
 
 __all__ = ["FITS", "dropout", "layer_order", "other_weights"]

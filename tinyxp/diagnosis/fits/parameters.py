@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tinyxp.comparison.distance import Distance, apart
@@ -9,7 +11,8 @@ from tinyxp.comparison.points import block_of, kind
 from tinyxp.diagnosis.choices import F
 from tinyxp.diagnosis.faults import Fault
 from tinyxp.diagnosis.faults.matrices import MATRICES
-from tinyxp.diagnosis.faults.record import changing
+from tinyxp.diagnosis.faults.norms import NORMED
+from tinyxp.diagnosis.faults.record import changing, within
 from tinyxp.diagnosis.fits.values import Fit, given, values
 from tinyxp.diagnosis.held import Error, Held
 from tinyxp.diagnosis.variant import Variant
@@ -68,7 +71,9 @@ def _reordered(held: Held, point: str, ours: str, found: F, right: F) -> Fit | N
     some = ", ".join(map(str, rows[:8])) + ("..." if len(rows) > 8 else "")
     mine = ours.removesuffix(".weight")
     says = f"{{its}} {mine} has its rows in another order: {some} ({len(moved)} of {len(rows)} moved)"
-    return given(f"{mine} rows reordered", says, "put its rows back in order", (point,)), error
+    return given(
+        f"{within(ours).removesuffix('.weight')} rows reordered", says, "put its rows back in order", (point,)
+    ), error
 
 
 def _matrix(held: Held, point: str) -> str | None:
@@ -93,6 +98,9 @@ def other_weights(held: Held, v: Variant, point: str) -> Fault | None:
     few = 0 < len(rows) <= len(by_unit) // 2
     some = ", ".join(map(str, rows[:8])) + ("..." if len(rows) > 8 else "")
     where = f" in {'rows' if len(rows) > 1 else 'row'} {some}" if few and point != "embed" else ""
+    if kind(point) in ("attn.out", "mlp.out") and not np.any(found):
+        words = "attention" if kind(point) == "attn.out" else "the MLP"
+        return given(f"{words} left out", f"{{it}} leaves {words} out: its result is 0", "add it", (point,))
     matrix = "head" if point == "logits" else name.removesuffix(".weight")
     if few and point != "embed":
         zero = " (zero there)" if not np.any(found[..., rows][np.isfinite(found[..., rows])]) else ""
@@ -161,7 +169,7 @@ def looked_up(held: Held, v: Variant, point: str) -> Fit | None:
     rows = held.weights.read("pos_embed.weight") if learned else None
     base = found - (rows[places] if rows is not None else 0.0)
     which = _nearest(base[wrong], tokens)
-    if which is not None:
+    if which is not None and not np.any(which == ids[wrong]):
         pairs = dict(zip(ids[wrong].tolist(), which.tolist(), strict=True))
         says, key = _moved("token", pairs, len(tokens), not (~wrong & real).any())
         return given(key, f"{{it}} {says}", "line the rows up with the tokenizer's ids", (point,)), ENDED
@@ -207,3 +215,38 @@ def _moved(what: str, pairs: dict[int, int], n: int, everywhere: bool) -> tuple[
             return f"looks up row n {step:+d} for {what} n", f"{what} rows shifted by {-step:+d}"
     some = "; ".join(f"{what} {i} gets row {row}" for i, row in list(pairs.items())[:4])
     return f"looks up other rows: {some}", f"{what} rows moved"
+
+
+def norm_weights(held: Held, v: Variant, point: str) -> Fit | None:
+    """A norm whose weight, or bias, is another."""
+    if kind(point) not in NORMED:
+        return None
+    plain = v.edited(lambda c: replace(c, norm_weight="1", norm_bias=False))
+    found, x, counts = values(held, plain, point)
+    if found.shape != x.shape or not np.isfinite(found).all():
+        return None
+    rows = np.broadcast_to(counts, found.shape)[..., 0]
+    y, x_ = found[rows], x[rows]
+    if len(y) < 3:
+        return None
+    layer = held.weights.config.norm == "layer"
+    middle = (np.mean(x_, axis=0), np.mean(y, axis=0)) if layer else (0.0, 0.0)
+    with np.errstate(all="ignore"):
+        weight = np.sum((x_ - middle[0]) * (y - middle[1]), axis=0) / np.sum((x_ - middle[0]) ** 2, axis=0)
+    fitted = np.nan_to_num(weight) * (x - middle[0]) + middle[1]
+    error = held.error(point, fitted)
+    if error.excess > 1.0:
+        return None
+    ours = f"{point}.weight"
+    shapes = parameter_shapes(held.weights.config)
+    others = [n for n in shapes if n.endswith("norm.weight") and n != ours]
+    scale = float(np.max(np.abs(weight)))
+    same = [n for n in others if np.max(np.abs(held.weights.read(n) - weight)) <= 1e-3 * scale]
+    if same:
+        theirs = same[0].removesuffix(".weight")
+        says = f"{{its}} {point} has the weight of {theirs}"
+        return given(
+            f"{theirs} in place of {point}", says, f"load {ours} from its own entry", (point,)
+        ), error
+    says = f"{{its}} {point} has another weight than this model's"
+    return given(f"other weights: {point}", says, f"compare {ours} with the checkpoint's", (point,)), error
