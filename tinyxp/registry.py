@@ -195,6 +195,19 @@ class Backend:
         """x without the graph that gradients would go back through."""
         return x
 
+    def tell(self, x: Array, told: Callable[[np.ndarray], Any]) -> None:
+        """Calls ``told`` with x's values on NumPy: now, or, under a compiler that lets it, each time that what
+        is compiled computes them. ``told`` must not raise: nobody would hear.
+
+        Raises ValueError where x has no values and never will have.
+        """
+        if not self.is_concrete(x):
+            raise ValueError(f"it has no values here: record without {self.name}'s compiler")
+        told(self.to_numpy(x))
+
+    def hear(self) -> None:
+        """Returns once every ``told`` that is due has been called."""
+
     def synchronize(self, x: Any) -> Any:
         """x, once all work that it waits for is done."""
         return x

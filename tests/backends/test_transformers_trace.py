@@ -14,6 +14,7 @@ import pytest
 
 import tinyxp
 from tinyxp import CheckpointError, Config, Params, UnsupportedModelError
+from tinyxp.comparison.distance import excess, measure
 from tinyxp.config import GPT2
 
 from ..reference import distance, drawn, host, is_gpt2
@@ -459,5 +460,5 @@ def test_trained_models(test_data: Path, name: str) -> None:
     check(points, ours, None, 1e-5)
     referee = tinyxp.trace(params.to(dtype="float64"), ids)
     for at, truth in referee.items():
-        rounding = 2.0**-22 * np.max(np.abs(truth))
-        assert distance(points[at], truth) <= max(3.0 * distance(ours[at], truth), rounding), at
+        theirs, noise = (measure(x[at], truth, np.array(True)) for x in (points, ours))
+        assert excess(theirs, noise, "float32") <= 1.0, at

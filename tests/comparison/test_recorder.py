@@ -296,7 +296,7 @@ class TestTorch:
             record_torch(len, {})
 
     def test_compiled_code_is_refused(self, record: Recorder) -> None:
-        with pytest.raises(ValueError, match="embed has no values here: record without torch's compiler"):
+        with pytest.raises(ValueError, match="embed: it has no values here: record without torch's compiler"):
             self.torch.vmap(record, in_dims=(None, 0))("embed", self.torch.ones(2, 1, 3))
 
 

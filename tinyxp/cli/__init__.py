@@ -18,4 +18,9 @@ def main() -> None:
             if stream is not None:
                 stream.flush()
         os._exit(130)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:  # said already; Python would flush once more, and exit with a status of its own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(status)

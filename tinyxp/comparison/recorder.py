@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ import numpy as np
 from tinyxp import registry
 from tinyxp.comparison.points import axes, order, ordered
 from tinyxp.comparison.recorded import check_dtype, form, write_trace
-from tinyxp.registry import Backend
+from tinyxp.registry import DTYPES, Backend, bare_name
 
 T = TypeVar("T")
 
@@ -59,18 +58,19 @@ class Recorder:
 
     def _later(self, name: str, x: Any, owner: Backend) -> None:
         """Records x whenever compiled code computes it."""
-        if owner.name != "jax":
-            raise ValueError(f"trace point {name} has no values here: record without {owner.name}'s compiler")
-        callbacks = import_module("tinyxp.backends.jax_callback")
-        check_dtype(name, np.empty(0, x.dtype))
+        if bare_name(x.dtype) not in DTYPES:
+            raise ValueError(f"trace point {name} has dtype {bare_name(x.dtype)}; it must be floating")
 
         def told(values: np.ndarray) -> None:
             if name in self._arrays:
                 self._again.append(name)
             self._arrays[name] = check_dtype(name, values)
 
-        self._wait = callbacks.wait
-        callbacks.when_computed(x, told)
+        try:
+            owner.tell(x, told)
+        except ValueError as error:
+            raise ValueError(f"trace point {name}: {error}") from None
+        self._wait = owner.hear
 
     @property
     def points(self) -> dict[str, np.ndarray]:

@@ -26,8 +26,6 @@ from tinyxp.typing import Array
 
 Trace = dict[str, np.ndarray]
 Put = Mapping[str, np.ndarray]
-TRACED = "tinyxp.backends.transformers_trace"
-"""Which needs torch and transformers."""
 
 
 @dataclass(eq=False)
@@ -152,7 +150,7 @@ class Transformers(Side):
 
     @cached_property
     def found(self) -> Any:
-        found = import_module(TRACED).open_model(Path(self.path), self.dtype)
+        found = import_module("tinyxp.backends.transformers_trace").open_model(Path(self.path), self.dtype)
         self.dtype = dtype_name(found.dtype)
         return found
 
@@ -173,7 +171,7 @@ class Transformers(Side):
         return True
 
     def trace(self, batch: Batch, put: Put | None = None) -> Trace:
-        return import_module(TRACED).trace(  # type: ignore[no-any-return]
+        return import_module("tinyxp.backends.transformers_trace").trace(  # type: ignore[no-any-return]
             self.found, batch.ids, mask=batch.mask, put=put
         )
 

@@ -122,7 +122,8 @@ class _Examination:
     def _other_model(self, other: list[Cause]) -> Cause:
         """One cause for many parameters that are not the trusted side's."""
         names = ", ".join(key.partition(": ")[2] for cause in other for key in cause.keys)
-        says = f"{self.it}'s weights are not this model's ({names}): trained further, quantised, or multiplied in fewer digits"
+        why = "trained further, quantised, or multiplied in fewer digits"
+        says = f"{self.it}'s weights are not this model's ({names}): {why}"
         points = [point for cause in other for point in cause.points]
         first = other[0]
         fix = "compare two sides of the same checkpoint"
