@@ -196,7 +196,7 @@ class Backend:
         return x
 
     def tell(self, x: Array, told: Callable[[np.ndarray], Any]) -> None:
-        """Calls ``told`` with x's values on NumPy: now, or, under a compiler that lets it, each time that what
+        """Calls ``told`` with x's values on NumPy: now, or, under a compiler that can, each time that what
         is compiled computes them. ``told`` must not raise: nobody would hear.
 
         Raises ValueError where x has no values and never will have.
