@@ -11,7 +11,7 @@ import pytest
 
 import tinyxp
 from tinyxp.comparison import parse, write_trace
-from tinyxp.comparison.sides import Callable_, Model, Record, Transformers
+from tinyxp.comparison.sides import Function, Model, Record, Transformers
 
 from ..reference import drawn, libraries
 from .models import IDS, LLAMA_SMALL, llama, traced
@@ -111,7 +111,7 @@ def test_a_recorded_trace(suffix: str, here: Path) -> None:
 )
 def test_a_function(text: str, here: Path) -> None:
     side = parse(text + "@:float16")
-    assert isinstance(side, Callable_)
+    assert isinstance(side, Function)
     assert callable(side.function)
     assert side.dtype == "float16"
     assert parse(text).dtype is None
@@ -124,7 +124,7 @@ def test_a_function_in_a_file_whose_path_has_blanks_and_dots(here: Path) -> None
     folder.mkdir()
     (folder / "side_of_it.py").write_text("import beside_of_it\n" + PORT)
     (folder / "beside_of_it.py").write_text("")
-    assert isinstance(parse(f"{folder}/side_of_it.py:forward"), Callable_)
+    assert isinstance(parse(f"{folder}/side_of_it.py:forward"), Function)
 
 
 def test_two_files_of_one_name_are_two_modules(here: Path) -> None:
@@ -148,7 +148,7 @@ def test_an_at_sign_in_a_path_that_exists(here: Path) -> None:
     (here / "port.npz").rename("port@2.npz")
     assert isinstance(parse("port@2.npz"), Record)
     (here / "my_port_of_it.py").rename("my@port_of_it.py")
-    assert isinstance(parse("my@port_of_it.py:forward"), Callable_)
+    assert isinstance(parse("my@port_of_it.py:forward"), Function)
 
 
 @pytest.mark.parametrize(
@@ -209,9 +209,11 @@ def test_what_a_function_must_do_is_said_in_a_line(function: str, said: str, her
     assert "\n" not in str(error.value)
 
 
-def test_an_error_of_the_port_itself_keeps_its_traceback(here: Path) -> None:
-    with pytest.raises(RuntimeError, match="there is no such tensor"):
+def test_an_error_of_the_port_itself_is_one_line_and_keeps_its_cause(here: Path) -> None:
+    said = r"my_port_of_it.py:fails raised RuntimeError: .*there is no such tensor.* \(my_port_of_it.py:\d+\)"
+    with pytest.raises(ValueError, match=said) as caught:
         tinyxp.comparison.compare("model", "my_port_of_it.py:fails", IDS)
+    assert isinstance(caught.value.__cause__, RuntimeError)
 
 
 def test_an_import_that_a_port_lacks_is_named(here: Path) -> None:

@@ -116,7 +116,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A new file that takes ``path``'s name once it is whole, and vanishes where anything goes wrong."""
+    """A new file that takes ``path``'s name once it is whole, and vanishes where anything goes wrong.
+
+    A link stays one, and its target is replaced; ValueError for what is neither a file nor not there.
+    """
+    asked, path = path, path.resolve() if path.is_symlink() else path
+    if not path.name or (path.exists() and not path.is_file()):
+        raise ValueError(f"{asked}: is not a regular file")
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with beside.open("xb") as file:
@@ -127,9 +133,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException as error:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
-        # What a full disk raises names no file.
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            error.filename = os.fspath(path)
+        # What a full disk raises names no file, and nobody asked for the one beside.
+        ours = (None, os.fspath(beside))
+        if isinstance(error, OSError) and error.errno is not None and error.filename in ours:
+            error.filename = os.fspath(asked)
         raise
 
 

@@ -61,5 +61,6 @@ def run() -> int:
         raise KeyboardInterrupt from None
     except (click.ClickException, ValueError, ImportError, OSError, MemoryError) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        click.echo(f"tinyxp: {' '.join(text.split()) or type(error).__name__}", err=True)
+        line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
+        click.echo(f"tinyxp: {line or type(error).__name__}", err=True)
         return 2

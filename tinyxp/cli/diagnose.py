@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from typing import Any
 
 import click
@@ -32,10 +34,11 @@ def diagnose(a: str, b: str, seconds: float, as_json: bool, **inputs: Any) -> in
     from tinyxp.diagnosis import diagnose as examine
     from tinyxp.diagnosis.report import lines, record
 
-    sides = given(a, b, **inputs)
-    found = examine(sides.a, sides.b, sides.ids, mask=sides.mask, seconds=seconds)
+    with redirect_stdout(sys.stderr):  # a port may print; standard output is the report's
+        sides = given(a, b, **inputs)
+        found = examine(sides.a, sides.b, sides.ids, mask=sides.mask, seconds=seconds)
     if as_json:
-        click.echo(json.dumps(record(found)))
+        click.echo(json.dumps(record(found), allow_nan=False))
     else:
         click.echo("\n".join(lines(found)))
     return int(not found.comparison.agrees)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from tinyxp.cli.sides import given, with_sides
 @click.option(
     "--generate",
     metavar="N",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 100_000),
     default=0,
     help="Append N greedy tokens of A first.",
 )
@@ -43,17 +45,16 @@ def diff(
     from tinyxp.comparison import compare
     from tinyxp.comparison.report import lines, record
 
-    sides = given(a, b, **inputs)
-    found = compare(sides.a, sides.b, sides.ids, mask=sides.mask, generate=generate)
+    with redirect_stdout(sys.stderr):  # a port may print; standard output is the report's
+        sides = given(a, b, **inputs)
+        found = compare(sides.a, sides.b, sides.ids, mask=sides.mask, generate=generate)
     if html is not None:
-        from tinyxp.checkpoints.files import replacing
         from tinyxp.pages.diff import diff_page
+        from tinyxp.pages.html import write_page
 
-        page = diff_page(found, decode=sides.decode()).encode()
-        with replacing(html) as file:
-            file.write(page)
+        write_page(html, diff_page(found, decode=sides.decode()))
     if as_json:
-        click.echo(json.dumps(record(found)))
+        click.echo(json.dumps(record(found), allow_nan=False))
     else:
         click.echo("\n".join(lines(found, everything=everything, decode=sides.decode())))
     return int(not found.agrees)

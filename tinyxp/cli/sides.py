@@ -20,7 +20,7 @@ OPTIONS = (
     click.option(
         "--pad",
         metavar="N",
-        type=click.IntRange(min=0),
+        type=click.IntRange(0, 100_000),
         default=0,
         help="Padding before the ids, which the mask tells of.",
     ),

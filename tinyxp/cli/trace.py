@@ -72,9 +72,10 @@ def trace(
         chosen = _chosen(points, run.points)
         record = _record(run, chosen) | {"model": model, "backend": adapter.name}
         if html is not None:
+            from tinyxp.pages.html import write_page
             from tinyxp.pages.trace import page
 
-            _write(Path(html), page(run, _name(model), f"{dtype} on {adapter.name}"))
+            write_page(Path(html), page(run, _name(model), f"{dtype} on {adapter.name}"))
     if output is not None:
         write_trace(
             Path(output),
@@ -213,11 +214,3 @@ def _short(x: float | None) -> str:
 def _name(model: str) -> str:
     """What a page calls the model: no folders of the machine that wrote it."""
     return model if not Path(model).exists() else Path(model).resolve().name
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes the file whole or not at all."""
-    from tinyxp.checkpoints.files import folder, replacing
-
-    with folder(path.parent), replacing(path) as file:
-        file.write(text.encode("utf-8", "backslashreplace"))

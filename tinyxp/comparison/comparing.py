@@ -32,6 +32,7 @@ WINDOW = 16
 """How many points tell what is usual: about a block."""
 
 
+@np.errstate(all="ignore")  # a broken model may overflow: that is told, not warned of
 def compare(a: Any, b: Any, ids: Any = None, *, mask: Any = None, generate: int = 0) -> Comparison:
     """Runs the same ids through both sides and judges every trace point that both have.
 
@@ -83,6 +84,8 @@ def batch_for(a: Side, b: Side, ids: Any, mask: Any) -> Batch:
         if side.config is not None:
             limit = side.config.vocab_size
             host_integers(batch.ids, Range("ids", limit, f"the vocabulary size of {side.name},"))
+    if not batch.real.any():
+        raise ValueError("mask has no real token: there is nothing to compare")
     return batch
 
 
@@ -114,7 +117,8 @@ def judged(a: Side, b: Side, batch: Batch, of_a: Trace, of_b: Trace, generated: 
     weights = base.weights
     found = Comparison(a, b, batch, [], "", "", judged_side)
     found.arrays = lambda point: (of_a[point], of_b[point])
-    rows = {name: _bare(name, of_a[name], of_b[name], batch) for name in names}
+    in_doubt = judged_side if weights is not None else "A or B"
+    rows = {name: _bare(name, of_a[name], of_b[name], batch, in_doubt) for name in names}
     if weights is None:
         found.noise = "stated tolerances: neither side has weights here, so there is no referee"
         _judge_alone(rows, a, b)
@@ -130,10 +134,12 @@ def judged(a: Side, b: Side, batch: Batch, of_a: Trace, of_b: Trace, generated: 
     return found
 
 
-def _bare(name: str, x: np.ndarray, y: np.ndarray, batch: Batch) -> Row:
+def _bare(name: str, x: np.ndarray, y: np.ndarray, batch: Batch, in_doubt: str) -> Row:
     """A row with the distance of B from A, not judged yet."""
-    if x.shape != y.shape:
-        return Row(name, x.shape, SHAPE, shapes=(x.shape, y.shape), excess=float("inf"), at_fault="B")
+    t = batch.ids.shape[1]
+    columns = {n for axis, n in zip(axes(name), x.shape, strict=True) if axis in ("position", "key")}
+    if x.shape != y.shape or columns != {t}:
+        return Row(name, x.shape, SHAPE, shapes=(x.shape, y.shape), excess=float("inf"), at_fault=in_doubt)
     counts = counted(name, x.shape, batch)
     distance = measure(y, x, counts)
     return Row(
@@ -254,17 +260,19 @@ def _first(found: Comparison, weights: Weights | None, of_a: Trace, of_b: Trace)
         for row in parting[1:]:
             row.verdict = CARRIED if row.verdict == FAULT else row.verdict
         return parting[0]
-    side = parting[0].at_fault.partition(" ")[0]
-    own = own_excess(
-        weights, found.batch, of_a if side == "A" else of_b, (found.a if side == "A" else found.b).dtype
-    )
+    sides = {letter for row in parting for letter in row.at_fault.split() if letter in ("A", "B")}
+    own: dict[str, float] = {}
+    for letter, side, trace in (("A", found.a, of_a), ("B", found.b, of_b)):
+        if letter in sides:
+            for point, excess_ in own_excess(weights, found.batch, trace, side.dtype).items():
+                own[point] = max(own.get(point, 0.0), excess_)
     until = found.rows.index(parting[0])
     earlier = [row for row in found.rows[: until + 1] if own.get(row.point, 0.0) > 1.0]
     first = earlier[0] if earlier else parting[0]
     for row in parting:
         if row is not first and own.get(row.point, 0.0) <= 1.0:
             row.verdict = CARRIED
-    first.verdict, first.at_fault = FAULT, first.at_fault or side
+    first.verdict, first.at_fault = FAULT, first.at_fault or parting[0].at_fault
     return first
 
 

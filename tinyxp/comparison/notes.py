@@ -58,5 +58,5 @@ def _digits(found: Comparison, of_a: Trace, of_b: Trace) -> Iterator[str]:
         if at_fault and (narrow := narrow_dtype(trace, side.dtype or "float32")):
             yield (
                 f"nearly all values of {letter} are {narrow} numbers; if it is meant to compute in {narrow}, "
-                f"name it {side.name.partition('@')[0]}@:{narrow}"
+                f"{side.spelled(narrow)}"
             )

@@ -256,7 +256,9 @@ def record(found: Comparison) -> dict[str, Any]:
 
 
 def _token(token: Token | None) -> dict[str, Any] | None:
-    return None if token is None else token._asdict()
+    if token is None:
+        return None
+    return token._asdict() | {"margin_a": finite(token.margin_a), "margin_b": finite(token.margin_b)}
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from tinyxp import registry
-from tinyxp.checkpoints import load, load_config
+from tinyxp.checkpoints import load, load_config, open_checkpoint
+from tinyxp.comparison.distance import EPSILON
 from tinyxp.comparison.points import Batch, axes, ordered
 from tinyxp.comparison.recorded import Recorded, check_dtype, form
 from tinyxp.comparison.referee import Weights
@@ -60,6 +62,10 @@ class Side:
         """Whether ``trace`` can replace values on the way."""
         return False
 
+    def spelled(self, dtype: str) -> str:
+        """How to say that this side computes in ``dtype``."""
+        return f"name it {self.name}@:{dtype}"
+
     def trace(self, batch: Batch, put: Put | None = None) -> Trace:
         """Every trace point that this side has, on NumPy. ``put`` replaces values: point -> array."""
         raise NotImplementedError
@@ -105,13 +111,19 @@ class Model(Side):
         if self.given is not None:
             return Weights.of_params(self.given)
         assert self.path is not None
-        if dtype_name(self.params.dtype) in ("float32", "float64"):
+        ran = EPSILON[dtype_name(self.params.dtype)]
+        stored = min(EPSILON[weight.kind] for weight in open_checkpoint(self.path).weights().values())
+        if ran <= stored:
             return Weights.of_params(self.params)
         return Weights.of_file(Path(self.path))  # exact, where the run's own are rounded
 
     @property
     def model(self) -> str | None:
         return self.path
+
+    def spelled(self, dtype: str) -> str:
+        flags = "+kernels" * self.kernels + "+jit" * self.jit
+        return f"name it {self.path or 'MODEL'}@{self.backend.name}{flags}:{dtype}"
 
     @property
     def can_put(self) -> bool:
@@ -146,7 +158,7 @@ class Model(Side):
 class Transformers(Side):
     """transformers' own model of a checkpoint, in eval mode."""
 
-    path: str = ""
+    path: str = field(kw_only=True)
 
     @cached_property
     def found(self) -> Any:
@@ -180,7 +192,7 @@ class Transformers(Side):
 class Record(Side):
     """A trace that was recorded elsewhere."""
 
-    recorded: Recorded = field(default_factory=lambda: Recorded(Batch(np.zeros((1, 1), np.int64)), {}))
+    recorded: Recorded = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.recorded.points:
@@ -196,15 +208,17 @@ class Record(Side):
 
 
 @dataclass(eq=False)
-class Callable_(Side):
+class Function(Side):
     """A function of ids (b, t), and of ``mask`` if it takes one, to logits (b, t, n) or to a trace."""
 
-    function: Callable[..., Any] = print
+    function: Callable[..., Any] = field(kw_only=True)
 
     def trace(self, batch: Batch, put: Put | None = None) -> Trace:
-        named = {} if batch.mask is None else {"mask": batch.mask.copy()}
-        self._check_call(named)
-        answer = self.function(batch.ids.copy(), **named)
+        named = self._named(batch)
+        try:
+            answer = self.function(batch.ids.copy(), **named)
+        except (Exception, SystemExit) as error:
+            raise ValueError(failure(f"{self.name} raised", error)) from error
         points = answer if isinstance(answer, Mapping) else {"logits": answer}
         if not points:
             raise ValueError(f"{self.name} gave no trace point")
@@ -212,20 +226,26 @@ class Callable_(Side):
         self.dtype = self.dtype or _common_dtype(found)
         return found
 
-    def _check_call(self, named: Mapping[str, Any]) -> None:
-        """ValueError where the function does not take what it is called with, as far as can be told."""
+    def _named(self, batch: Batch) -> dict[str, Any]:
+        """The mask, where there is padding or the function asks for one; ValueError where it takes other
+        arguments, as far as can be told."""
+        given = {} if batch.mask is None else {"mask": batch.mask.copy()}
         try:
             signature = inspect.signature(self.function)
         except ValueError:  # not written in Python
-            return
-        if named and not {"mask", "**"} & {
-            "**" if p.kind is p.VAR_KEYWORD else p.name for p in signature.parameters.values()
-        }:
+            return given
+        mask = signature.parameters.get("mask")
+        if mask is not None and mask.default is mask.empty:
+            given = {"mask": batch.real.copy()}
+        takes = mask is not None or any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+        if given and not takes:
             raise ValueError(f"{self.name} takes no mask, and there is padding")
         try:
-            signature.bind(None, **named)
+            signature.bind(None, **given)
         except TypeError as error:
-            raise ValueError(f"{self.name} takes {signature}; it is called with ids alone: {error}") from None
+            what = "ids and mask" if given else "ids alone"
+            raise ValueError(f"{self.name} takes {signature}; it is called with {what}: {error}") from None
+        return given
 
     def _host(self, name: str, x: Any, rows: int) -> np.ndarray:
         """A point on NumPy. Its columns may be others than those of the ids: that is a fault to be found."""
@@ -235,8 +255,8 @@ class Callable_(Side):
             owner = registry.owner_of(x)
         try:
             host = np.asarray(x) if owner is None else owner.to_numpy(x)
-        except ValueError as error:
-            raise ValueError(f"{self.name} gave {name} that is no array: {error}") from None
+        except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
+            raise ValueError(failure(f"{self.name} gave {name} that is no array:", error)) from None
         if self.dtype is None and str(getattr(x, "dtype", "")).endswith("bfloat16"):
             self.dtype = "bfloat16"
         host = check_dtype(name, host)
@@ -247,6 +267,14 @@ class Callable_(Side):
                 f"{self.name} gave {name} of shape {host.shape}; {form(name)} is wanted, with {rows} rows"
             )
         return host
+
+
+def failure(what: str, error: BaseException) -> str:
+    """What went wrong in somebody else's code, in a line, and where."""
+    where = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(where[-1].filename).name}:{where[-1].lineno})" if where else ""
+    said = " ".join(str(error).split())
+    return f"{what} {type(error).__name__}{': ' if said else ''}{said}{place}"
 
 
 def _common_dtype(points: Trace) -> str:
@@ -268,7 +296,7 @@ def as_side(given: Any, name: str = "") -> Side:
     if isinstance(given, Recorded):
         return Record(name or "trace", recorded=given)
     if callable(given):
-        return Callable_(name or getattr(given, "__qualname__", type(given).__name__), function=given)
+        return Function(name or getattr(given, "__qualname__", type(given).__name__), function=given)
     if isinstance(given, (str, Path)):
         return parse(str(given))
     raise ValueError(

@@ -13,7 +13,7 @@ from typing import Any
 
 from tinyxp.adoption import adopt
 from tinyxp.comparison.recorded import is_trace, read_trace
-from tinyxp.comparison.sides import Callable_, Model, Record, Side, Transformers
+from tinyxp.comparison.sides import Function, Model, Record, Side, Transformers, failure
 from tinyxp.errors import CheckpointError
 from tinyxp.registry import DTYPES
 
@@ -48,7 +48,7 @@ def parse(text: str) -> Side:
     function = _FUNCTION.fullmatch(what)
     if function is not None and not path.exists():
         _refuse(text, backend or plus, "a function runs where it likes")
-        return Callable_(text, dtype, function=_imported(text, function["module"], function["function"]))
+        return Function(text, dtype, function=_imported(text, function["module"], function["function"]))
     if path.suffix.lower() == ".safetensors" and path.is_file():
         raise CheckpointError(
             f"{path}: has no entry 'ids', so it is no trace; a model is named by its folder"
@@ -97,7 +97,7 @@ def _module(text: str, name: str) -> Any:
         if "" not in sys.path and os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
         try:
-            return importlib.import_module(name)
+            return _executing(text, lambda: importlib.import_module(name))
         except ModuleNotFoundError as error:
             if f"{name}.".startswith(f"{error.name}."):
                 raise ValueError(f"{text}: there is no module {error.name!r}, nor such a file") from None
@@ -108,11 +108,25 @@ def _module(text: str, name: str) -> Any:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
+    loader = spec.loader
     found = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, found)
-    sys.path.insert(0, str(path.parent.resolve()))
+    folder, before = str(path.parent.resolve()), set(sys.modules)
+    sys.path.insert(0, folder)
     try:
-        spec.loader.exec_module(found)
+        _executing(text, lambda: loader.exec_module(found))
     finally:
-        sys.path.pop(0)
+        sys.path.remove(folder)
+        for one in sys.modules.keys() - before:  # what stands beside this port: another has its own
+            if str(getattr(sys.modules[one], "__file__", None) or "").startswith(f"{folder}{os.sep}"):
+                del sys.modules[one]
     return found
+
+
+def _executing(text: str, execute: Callable[[], Any]) -> Any:
+    """What running somebody else's module gives; ValueError for whatever it raises."""
+    try:
+        return execute()
+    except ImportError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ValueError(failure(f"{text}: importing it raised", error)) from error

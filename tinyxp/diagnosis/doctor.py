@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxp.checks import is_number
 from tinyxp.comparison.comparing import batch_for, judged
 from tinyxp.comparison.distance import Distance, narrow_dtype
 from tinyxp.comparison.points import Batch
@@ -14,7 +15,6 @@ from tinyxp.comparison.sides import Model, Record, Side, Trace, Transformers, as
 from tinyxp.comparison.verdicts import Comparison
 from tinyxp.diagnosis.faults import Fault
 from tinyxp.diagnosis.healing import Proof, config_differences, heal, parameter_differences
-from tinyxp.diagnosis.held import ENDLESS
 from tinyxp.diagnosis.search import Finding, Search
 from tinyxp.diagnosis.variant import Variant
 from tinyxp.diagnosis.whole import front_token, with_column
@@ -36,8 +36,8 @@ class Cause:
     point: str
     blocks: tuple[int, ...] | None  # None: every block, or none in particular
     points: list[str]  # those that it explains
-    before: Distance
-    after: Distance
+    before: Distance | None  # None where the side as a whole is concerned
+    after: Distance | None
     confidence: str
     alike: tuple[str, ...] = ()  # other causes that would look the same
     closest: tuple[str, ...] = ()  # where nothing fits, what came closest
@@ -62,6 +62,7 @@ class Diagnosis:
         return bool(self.causes) and all(cause.keys for cause in self.causes)
 
 
+@np.errstate(all="ignore")  # a broken model may overflow: that is told, not warned of
 def diagnose(a: Any, b: Any, ids: Any = None, *, mask: Any = None, seconds: float = 120.0) -> Diagnosis:
     """Compares as ``tinyxp.compare`` does, then looks for what the side in doubt does wrong.
 
@@ -71,6 +72,8 @@ def diagnose(a: Any, b: Any, ids: Any = None, *, mask: Any = None, seconds: floa
     where the side can be run again, by putting right its parameters, or its values, alone. ``seconds`` bounds
     the search. Errors as for ``compare``, and ValueError where neither side has weights to put faults into.
     """
+    if not (is_number(seconds) and seconds >= 0):
+        raise ValueError(f"seconds is {seconds!r}; it must be a finite number of 0 or more")
     a, b = as_side(a, "A"), as_side(b, "B")
     batch = batch_for(a, b, ids, mask)
     of_a, of_b = a.trace(batch), b.trace(batch)
@@ -138,20 +141,15 @@ class _Examination:
 
     def _is_random(self) -> bool:
         """Whether the side answers differently when it is asked again."""
-        if isinstance(self.side, Record):
-            return False
-        again = self.side.trace(self.batch)
-        apart = [n for n, x in self.trace.items() if not np.array_equal(x, again[n], equal_nan=True)]
-        if not apart or "logits" not in apart or len(self.trace) > 1:
+        if isinstance(self.side, Record) or list(self.trace) != ["logits"]:
             return False  # where points are known, dropout shows at one
-        x, y = self.trace["logits"].astype(np.float64), again["logits"].astype(np.float64)
-        if np.max(np.abs(x - y)) <= 1e-4 * np.max(np.abs(x)):
-            return False
+        x, again = self.trace["logits"], self.side.trace(self.batch).get("logits")
+        if again is not None and again.shape == x.shape:
+            apart = np.abs(x.astype(np.float64) - again)
+            if not np.nanmax(apart, initial=0.0) > 1e-4 * np.nanmax(np.abs(x), initial=0.0):
+                return False
         says = f"{self.it} answers differently each time it is asked the same: dropout is left on"
-        distance = self.answer.comparison.rows[-1].distance or ENDLESS.distance
-        self._whole(
-            "dropout", says, "switch to evaluation: model.eval() in torch", "logits", distance, LIKELY
-        )
+        self._whole("dropout", says, "switch to evaluation: model.eval() in torch", "logits", LIKELY)
         return True
 
     def _front_token(self) -> None:
@@ -162,7 +160,7 @@ class _Examination:
         says = f"{self.it} puts token {token} in front of the ids (a BOS?): it has one column more"
         fix = "put a BOS in front once, or not at all, on both sides"
         first = next(iter(self.trace))
-        self._whole(f"extra token {token} in front", says, fix, first, ENDLESS.distance, CERTAIN)
+        self._whole(f"extra token {token} in front", says, fix, first, LIKELY)
 
     def _dtype(self) -> None:
         narrow = narrow_dtype(self.trace, self.dtype)
@@ -174,14 +172,13 @@ class _Examination:
             f"{self.it} computes in {narrow}, though its results are {self.dtype}: "
             f"nearly all of its values are {narrow} numbers"
         )
-        fix = f"compute in {self.dtype}, or compare it as {narrow} ({self.side.name}@:{narrow})"
-        distance = first.distance or ENDLESS.distance
-        self._whole(f"computes in {narrow}", says, fix, first.point, distance, LIKELY)
+        fix = f"compute in {self.dtype}; or, to compare it as {narrow}, {self.side.spelled(narrow)}"
+        self._whole(f"computes in {narrow}", says, fix, first.point, LIKELY)
         self.dtype = narrow
 
-    def _whole(self, key: str, says: str, fix: str, point: str, distance: Distance, confidence: str) -> None:
+    def _whole(self, key: str, says: str, fix: str, point: str, confidence: str) -> None:
         """A cause that concerns the side as a whole."""
-        found = Cause((key,), says, fix, point, None, list(self.trace), distance, distance, confidence)
+        found = Cause((key,), says, fix, point, None, list(self.trace), None, None, confidence)
         self.answer.causes.append(found)
 
     def _confirm(self, search: Search, findings: list[Finding], v: Variant) -> None:
@@ -230,7 +227,8 @@ class _Examination:
     def _nothing(self, finding: Finding) -> str:
         row = self.answer.comparison.row(finding.point)
         if row is not None and row.shapes is not None:
-            return f"{finding.point} has shape {row.shapes[1]} where {row.shapes[0]} is right"
+            mine, right = row.shapes if self.it == "A" else row.shapes[::-1]
+            return f"{finding.point} has shape {mine} where {right} is right"
         where = f"nothing that is known here explains {finding.point}"
         if finding.closest and finding.after.excess <= 1.0:
             near = " with ".join(f.key for f in finding.closest)
@@ -249,10 +247,9 @@ class _Examination:
         if not answer.causes or any(not cause.keys for cause in answer.causes):
             return
         points = [point for finding in findings for point in finding.points]
-        proof: Proof | None = heal(
-            self.base, self.side, self.batch, points, different, answer.comparison, self.dtype
-        )
+        proof: Proof | None = heal(self.base, self.side, self.batch, points, different, self.dtype)
         if proof is not None:
             answer.proof = proof.words(self.it, "A" if self.it == "B" else "B")
             for cause in answer.causes:
-                cause.confidence = PROVED
+                if cause.confidence == CERTAIN:
+                    cause.confidence = PROVED

@@ -13,9 +13,9 @@ from tinyxp.comparison.comparing import Noise
 from tinyxp.comparison.distance import EPSILON, excess, measure
 from tinyxp.comparison.points import Batch, counted, order
 from tinyxp.comparison.sides import Model, Side, Trace
-from tinyxp.comparison.verdicts import Comparison
 from tinyxp.config import Config
-from tinyxp.params import Params
+from tinyxp.diagnosis.faults.matrices import MATRICES
+from tinyxp.params import Params, parameter_shapes
 
 
 class Differences(NamedTuple):
@@ -65,7 +65,8 @@ def parameter_differences(base: Side, side: Side) -> Differences:
     assert isinstance(side, Model)
     rounding = EPSILON[side.dtype or "float32"]
     shares: dict[str, float] = {}
-    both = [name for name in side.params if _has(mine.config, base, name)]
+    shapes = parameter_shapes(mine.config)
+    both = [name for name in side.params if name in shapes]
     for name in both:
         x, y = mine.read(name), theirs.read(name)
         if x.shape != y.shape:
@@ -77,19 +78,12 @@ def parameter_differences(base: Side, side: Side) -> Differences:
     return Differences(shares, len(both))
 
 
-def _has(config: Config, base: Side, name: str) -> bool:
-    from tinyxp.params import parameter_shapes
-
-    return name in parameter_shapes(config)
-
-
 def heal(
     base: Side,
     side: Side,
     batch: Batch,
     points: Sequence[str],
     different: Differences,
-    comparison: Comparison,
     dtype: str,
 ) -> Proof | None:
     """The proof that the causes at these points are all that is wrong; None where the side cannot be run
@@ -97,20 +91,10 @@ def heal(
     weights = base.weights
     assert weights is not None
     if isinstance(side, Model) and different and side.config == weights.config:
-        names = tuple(different.shares)
-        arrays = dict(side.params)
-        for name in names:
-            arrays[name] = side.backend.from_numpy(weights.read(name), dtype=side.dtype)
-        healed = Model(
-            side.name,
-            side.dtype,
-            given=Params(arrays, side.params.config),
-            backend=side.backend,
-            kernels=side.kernels,
-            jit=side.jit,
-        )
-        if _agrees(base, healed.trace(batch), batch, dtype, after=None):
-            return Proof("parameters", names)
+        here = tuple(name for name in different.shares if shown_at(name) & set(points))
+        for names in dict.fromkeys((here, tuple(different.shares))):
+            if names and _agrees(base, _replaced(base, side, names).trace(batch), batch, dtype, after=None):
+                return Proof("parameters", names)
     own = side.trace(batch) if side.can_put and points else {}
     if own:
         wanted = set(points)
@@ -127,6 +111,28 @@ def heal(
         if _agrees(base, side.trace(batch, put=truth), batch, dtype, after=min(points, key=order)):
             return Proof("values", tuple(points))
     return None
+
+
+def _replaced(base: Side, side: Model, names: Sequence[str]) -> Model:
+    """The side with these parameters of the trusted one."""
+    assert base.weights is not None
+    arrays = dict(side.params)
+    for name in names:
+        arrays[name] = side.backend.from_numpy(base.weights.read(name), dtype=side.dtype)
+    given = Params(arrays, side.params.config)
+    backend, kernels, jit = side.backend, side.kernels, side.jit
+    return Model(side.name, side.dtype, given=given, backend=backend, kernels=kernels, jit=jit)
+
+
+def shown_at(name: str) -> set[str]:
+    """The trace points that a parameter is a factor of."""
+    stem, _, _ = name.rpartition(".")
+    tables = {"embed": {"embed", "logits"}, "pos_embed": {"embed"}, "head": {"logits"}}
+    if stem in tables:
+        return tables[stem]
+    block, _, ours = stem.rpartition(".attn.") if ".attn." in stem else stem.rpartition(".mlp.")
+    matrix = f"attn.{ours}" if ".attn." in stem else f"mlp.{ours}"
+    return {f"{block}.{MATRICES[matrix]}"} if matrix in MATRICES else {stem}
 
 
 def _agrees(base: Side, trace: Trace, batch: Batch, dtype: str, *, after: str | None) -> bool:

@@ -44,10 +44,7 @@ def _cause(number: int, cause: Cause) -> list[str]:
     said = _wrapped(f"{number}. {cause.sentence}.", "   ")
     if cause.fix:
         said += _wrapped(f"   Mend it: {cause.fix}.", "   ")
-    said.append(
-        f"   at {cause.point}{_extent(cause)}; "
-        f"error {_rms(cause.before)} -> {_rms(cause.after)}; {cause.confidence}"
-    )
+    said.append(f"   at {cause.point}{_extent(cause)}; {_error(cause)}{cause.confidence}")
     if cause.alike:
         said += _wrapped(f"   It would look the same here: {', '.join(cause.alike[:4])}.", "   ")
     return said
@@ -64,8 +61,10 @@ def _extent(cause: Cause) -> str:
     return f" and {others} more{more}" if others > 0 else ""
 
 
-def _rms(distance: Distance) -> str:
-    return f"{distance.rms:.2e}"
+def _error(cause: Cause) -> str:
+    if cause.before is None or cause.after is None:
+        return ""
+    return f"error {cause.before.rms:.2e} -> {cause.after.rms:.2e}; "
 
 
 def _wrapped(text: str, indent: str) -> list[str]:

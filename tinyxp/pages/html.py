@@ -12,8 +12,10 @@ import json
 import math
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from tinyxp.checkpoints.files import folder, replacing
 from tinyxp.pages.style import STYLE
 
 STRONG = 0.83
@@ -229,3 +231,9 @@ def document(
 <script>{script}</script>
 </body></html>
 """
+
+
+def write_page(path: Path, text: str) -> None:
+    """Writes a page whole or not at all, and the folder that it is to stand in."""
+    with folder(path.parent), replacing(path) as file:
+        file.write(text.encode("utf-8", "backslashreplace"))

@@ -57,7 +57,8 @@ def attention(config: Config) -> Iterator[Fault]:
     for key, (kind, says, do) in kinds.items():
         yield choosing(key, f"{{it}} {says}", do, where, mask=kind)
         if kind in ("strict", "inverted", "padding inverted"):  # some row sees nothing at all there
-            yield choosing(key, f"{{it}} {says}", do, where, mask=kind, fill=-1e9)
+            filled = f"{key} (filled with -1e9)"
+            yield choosing(filled, f"{{it}} {says}", do, where, mask=kind, fill=-1e9)
     for fill in (-100.0, -10.0, 0.0):
         yield choosing(
             f"masked with {fill:g}",

@@ -126,13 +126,10 @@ def extra_tokens(config: Config) -> Iterator[Fault]:
         def plant(v: Variant, kept: tuple[int | None, int | None], token: int = token) -> Variant:
             return replace(v, batch=with_front(v.batch, token), kept=kept)
 
-        for kept, answers in (
-            ((1, None), "leaves out the first answer"),
-            ((None, -1), "leaves out the last answer"),
-        ):
+        for kept, which in (((1, None), "first"), ((None, -1), "last")):
             yield Fault(
-                f"extra token {token} in front",
-                f"{{it}} puts token {token} in front of the ids (a BOS?) and {answers}",
+                f"extra token {token} in front, {which} answer left out",
+                f"{{it}} puts token {token} in front of the ids (a BOS?) and leaves out the {which} answer",
                 "put a BOS in front once, or not at all, on both sides",
                 ("logits",),
                 lambda v, kept=kept, plant=plant: plant(v, kept),  # type: ignore[misc]
