@@ -82,6 +82,7 @@ def is_named(planted: Planted, cause: Cause) -> bool:
     else:
         full = where if kind == "damaged" else parameter
         pattern = NAMES[kind].format(parameter=re.escape(full))
-    wanted = (int(block[1]),) if block and block[1] != "*" and kind != "damaged" else None
     found = len(cause.keys) == 1 and re.fullmatch(pattern, cause.keys[0]) is not None
-    return found and (wanted is None or cause.blocks == wanted)
+    if block and kind != "damaged":
+        found &= cause.blocks == (None if block[1] == "*" else (int(block[1]),))
+    return found

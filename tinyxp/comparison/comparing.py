@@ -215,7 +215,8 @@ class Noise:
         self.usual: deque[float] = deque(maxlen=WINDOW)  # of the last points, relative to their scale
         referee.run(weights, batch, tap, dtype=self.run_in)
         library = referee.library_with(self.run_in).name
-        self.source = f"what {dtype} costs a right implementation here ({library})"
+        scaled = "" if dtype == self.run_in else f", {self.run_in}'s scaled"
+        self.source = f"what {dtype} costs a right implementation here ({library}{scaled})"
 
     def at(self, name: str, truth: np.ndarray, counts: np.ndarray) -> Distance:
         """At a point, asked for in order; at least what was usual at the points before, since where one
