@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,14 @@ def test_a_shape_of_a_is_a_fault_of_a() -> None:
     assert found.comparison.first is not None
     assert found.comparison.first.at_fault == "A"
     assert found.causes[0].sentence == "logits has shape (1, 5, 7) where (1, 5, 11) is right"
+
+
+def test_a_model_of_another_width_is_called_another_model() -> None:
+    wide = drawn(replace(LLAMA_CONFIG, d_model=12, head_dim=6))
+    found = diagnose(drawn(LLAMA_CONFIG), wide, IDS)
+    (cause,) = found.causes
+    assert cause.sentence == "B is another model: its stream has width 12, this model's 8"
+    assert cause.point == "embed"
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "5", None, True])

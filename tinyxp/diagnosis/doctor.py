@@ -107,6 +107,8 @@ class _Examination:
         if self._is_random():
             return
         self._front_token()
+        if self._is_of_other_width():
+            return
         self._dtype()
         search = Search(
             self.weights, self.batch, self.trace, self.dtype, seconds=self.seconds,
@@ -161,6 +163,17 @@ class _Examination:
         fix = "put a BOS in front once, or not at all, on both sides"
         first = next(iter(self.trace))
         self._whole(f"extra token {token} in front", says, fix, first, LIKELY)
+
+    def _is_of_other_width(self) -> bool:
+        """Whether the side's stream has another width: then no fault makes one model of the other."""
+        width = self.weights.config.d_model
+        stream = [n for n in self.trace if n == "embed" or n.endswith("residual")]
+        other = [n for n in stream if self.trace[n].shape[2] != width]
+        if other:
+            found = self.trace[other[0]].shape[2]
+            says = f"{self.it} is another model: its stream has width {found}, this model's {width}"
+            self._whole("another model", says, "compare two sides of one model", other[0], CERTAIN)
+        return bool(other)
 
     def _dtype(self) -> None:
         narrow = narrow_dtype(self.trace, self.dtype)
