@@ -23,7 +23,7 @@ NAMES = {
     "head shifted": r"(head|vocabulary) rows shifted by \+1",
     "head tied": r"head tied",
     "interleaved by n_heads": r"k (permuted|un-permuted from pairs) with 4 heads",
-    "interleaved": r"[qk] rows (interleaved|un-permuted twice)",
+    "interleaved": r"[qk]( weight)? rows (interleaved|un-permuted twice)",
     "k not rotated": r"keys not rotated",
     "layer missing": r"layer \d dropped",
     "layer norm": r"LayerNorm for RMSNorm",

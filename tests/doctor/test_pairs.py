@@ -73,7 +73,15 @@ def diagnosed(pair: Pair, folder: Path) -> Diagnosis:
 
 def named(pair: Pair, found: Diagnosis) -> bool:
     """Whether both faults are among the causes, and hardly anything else."""
-    singles = [replace(cause, keys=(key,)) for cause in found.causes for key in cause.keys]
+    every = range(pair.config.n_layers)
+    places: dict[str, set[int]] = {}
+    for cause in found.causes:
+        for key in cause.keys:
+            places.setdefault(key, set()).update(every if cause.blocks is None else cause.blocks)
+    singles = [
+        replace(found.causes[0], keys=(key,), blocks=None if set(every) <= where else tuple(sorted(where)))
+        for key, where in places.items()
+    ]
     both = (any(is_named(planted, cause) for cause in singles) for planted in (pair.port, pair.file))
     return all(both) and len(singles) <= 3
 

@@ -77,6 +77,7 @@ class Search(Held):
         self.faults = [f for f in faults_of(weights.config) if not (whole and f.key in OF_PADDING)]
         self.deadline = time.monotonic() + seconds
         self.ran_out = False
+        self.named: set[str] = set()  # the faults that were found
 
     def explain(self) -> tuple[list[Finding], Variant]:
         """What explains each point that parts by itself, in order, and the model with all of it put in."""
@@ -91,6 +92,7 @@ class Search(Held):
             if not self._is_finite(bad[0]):  # what follows has no right answer
                 settled |= {name for name in bad if not self._is_finite(name)}
             self._add(findings, finding)
+            self.named |= {fault.key for fault in finding.faults}
             settled |= set(finding.points)
             if not finding.faults:
                 settled |= {n for n in bad if kind(n) == kind(bad[0]) or own[n] is ENDLESS}
@@ -366,10 +368,12 @@ class Search(Held):
             return sum(error.excess > 1.0 for error in errors.values())
 
         def rank(key: tuple[Fault, ...]) -> tuple[float, ...]:
+            new = sum(f.key not in self.named for f in key)  # what other blocks have is likelier
             elsewhere = any(f.everywhere == self.in_file for f in key)  # in code, if files are in doubt
             return (
                 left(tried[key]),
                 len(key),
+                new,
                 max(f.likely for f in key),
                 elsewhere,
                 sum(e.distance.rms for e in tried[key].values()),
