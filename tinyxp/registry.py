@@ -350,6 +350,11 @@ def owner_of(x: object) -> Backend | None:
     return next((found for found in _loaded.values() if found.is_array(x)), None)
 
 
+def loaded() -> list[Backend]:
+    """The adapters that are loaded, those of eager libraries first."""
+    return sorted(dict.fromkeys(_loaded.values()), key=lambda found: not found.eager)
+
+
 def backend_of(x: object) -> Backend:
     """The adapter of the library that x is an array of; ValueError naming x's type where none is known."""
     found = owner_of(x)

@@ -118,20 +118,20 @@ def run(weights: Weights, batch: Batch, tap: HostTap, *, dtype: str = "float64")
         return x if after is before else backend.from_numpy(np.asarray(after), dtype=dtype)
 
     kernels = {"linear": widening_linear} if backend.name == "numpy" else None
-    with (
-        backend.inference(),
-        np.errstate(all="ignore"),
-    ):  # a broken model may overflow; that is told, not warned of
+    # A broken model may overflow; that is told, not warned of.
+    with backend.inference(), np.errstate(all="ignore"):
         forward(params, ids, mask=batch.mask, kernels=kernels, tap=on_host)
 
 
 def library_with(dtype: str) -> Backend:
-    """NumPy, or the first library that has the dtype."""
+    """NumPy, or another library that has the dtype: one that is in use already, if any."""
     numpy = registry.backend("numpy")
     if dtype in numpy.dtypes():
         return numpy
-    installed = registry.available_backends()
-    for name in ("torch", "jax", "mlx"):
-        if installed.get(name) is not None and dtype in registry.backend(name).dtypes():
-            return registry.backend(name)
-    raise ValueError(f"dtype is {dtype!r}, which no installed library computes in; install 'tinyxp[torch]'")
+    for found in registry.loaded():
+        if dtype in found.dtypes():
+            return found
+    for name, version in registry.available_backends().items():
+        if version is not None and dtype in (found := registry.backend(name)).dtypes():
+            return found
+    raise ValueError(f"dtype is {dtype!r}; no installed library computes in it, 'tinyxp[torch]' does")

@@ -49,7 +49,7 @@ class Held:
         dtype: str,
     ) -> None:
         self.weights, self.batch, self.trace, self.dtype = weights, batch, trace, dtype
-        self.passes = Passes(weights, batch)
+        self.passes = Passes()
         self.n = weights.config.n_layers
         self.theirs = 1 + max((i for i in map(block_of, trace) if i is not None), default=self.n - 1)
         self.right = Variant(weights, batch)

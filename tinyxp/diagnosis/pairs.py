@@ -50,17 +50,14 @@ class FirstToken:
 
     def error(self, faults: Sequence[Fault]) -> tuple[float, float]:
         """How many times rounding the logits are off with these faults, and by how much."""
-        v = self.start
-        for fault in faults:
-            v = fault.plant(v)
-        errors: Errors = {}
+        v, errors = planted_in(self.start, faults), Errors()
         self.held.run(v, WHOLE, self.held.measuring(v, errors))
         excess, rms = errors["logits"].excess, errors["logits"].distance.rms
         return (excess, rms) if np.isfinite(rms) else (np.inf, np.inf)
 
     def allows(self, fault: Fault) -> bool:
         """Whether the fault alone may explain the whole."""
-        return fault.key not in self.alone or self.alone[fault.key][0] <= 1.0
+        return fault.key not in self.alone or self.explains(fault)
 
     def explains(self, fault: Fault) -> bool:
         """Whether the fault alone explains the first token."""
@@ -76,6 +73,13 @@ class FirstToken:
         if fault.key not in self.alone:
             return not fault.coarse
         return abs(self.alone[fault.key][1] - self.right[1]) <= 1e-6 * self.right[1]
+
+
+def planted_in(v: Variant, faults: Iterable[Fault]) -> Variant:
+    """The variant with these faults too."""
+    for fault in faults:
+        v = fault.plant(v)
+    return v
 
 
 def in_step(ranked: Sequence[Fault]) -> Iterator[Pair]:

@@ -20,7 +20,7 @@ from tinyxp.diagnosis.faults import Fault, faults_of
 from tinyxp.diagnosis.faults.matrices import MATRICES
 from tinyxp.diagnosis.fits import FITS, dropout, layer_order, other_weights
 from tinyxp.diagnosis.held import ENDLESS, Error, Errors, Held, Segment
-from tinyxp.diagnosis.pairs import FirstToken, in_step, in_whole
+from tinyxp.diagnosis.pairs import FirstToken, in_step, in_whole, planted_in
 from tinyxp.diagnosis.variant import Variant
 
 MOST = 6
@@ -119,7 +119,7 @@ class Search(Held):
         first = FirstToken.of(self, v, candidates, self._in_time)
         singles = [fault for fault in candidates if first is None or first.allows(fault)]
         tried: Tried = {(fault,): self._try(v, (fault,), segment) for fault in singles if self._in_time()}
-        solved = [key for key, errors in tried.items() if self._solves(v, key, point, here, errors, segment)]
+        solved = [key for key, errors in tried.items() if self._solves(v, key, point, here, errors)]
         if not solved and (moved := self._moved(v, point, own)):
             return moved
         if not solved and (single := self._single(v, point, candidates, here, segment)):
@@ -128,14 +128,12 @@ class Search(Held):
             return fitted
         if not solved:
             tried |= self._pairs(v, point, candidates, tried, segment, first)
-            solved = [
-                k for k, e in tried.items() if len(k) == 2 and self._solves(v, k, point, here, e, segment)
-            ]
+            solved = [k for k, e in tried.items() if len(k) == 2 and self._solves(v, k, point, here, e)]
         if not solved and segment.last > segment.first:
             return self._alone(v, point, candidates, here, tried, segment, first)
         if not solved:
             return self._other_weights(v, point, own) or self._hopeless(point, own, tried), v
-        best, *others = self._ranked(v, solved, tried, segment)
+        best, *others = self._ranked(v, solved, tried)
         finding, after = self._scoped(v, best, point, own)
         if any("layers" in fault.sets for fault in best):
             finding, after = self._in_order(v, finding, after, own)
@@ -154,7 +152,7 @@ class Search(Held):
             return None
         fault, planted = found
         after = self.all_errors(planted)
-        gone = [n for n in ordered(own) if own[n].excess > 1.0 and after.get(n, own[n]).excess <= 1.0]
+        gone = _gone(own, after)
         return (
             (Finding(point, (fault,), own[point], after[point], points=gone), planted)
             if point in gone
@@ -166,14 +164,14 @@ class Search(Held):
     ) -> tuple[Finding, Variant]:
         """The finding, or, where it leaves blocks unexplained, the order of the layers as it is read off."""
         left = self.all_errors(planted)
-        found = layer_order(self, v, own) if _count(left, left) else None
+        found = layer_order(self, v, own) if _count(left) else None
         if found is None:
             return finding, planted
         fault, ordered_ = found
         after = self.all_errors(ordered_)
-        if _count(after, after) >= _count(left, left):
+        if _count(after) >= _count(left):
             return finding, planted
-        gone = [n for n in ordered(own) if own[n].excess > 1.0 and after.get(n, own[n]).excess <= 1.0]
+        gone = _gone(own, after)
         point = finding.point
         return Finding(point, (fault,), own[point], after.get(point, own[point]), points=gone), ordered_
 
@@ -189,7 +187,7 @@ class Search(Held):
                 continue
             planted = planted.only_at(kind(point), v)
             errors = self.errors(planted, segment)
-            if self._solves(v, (fault,), point, here, errors, segment) and errors[point].excess <= 1.0:
+            if self._solves(v, (fault,), point, here, errors) and errors[point].excess <= 1.0:
                 finding, _ = self._scoped_to(planted, v, (fault,), point, self.all_errors(v))
                 finding.only = kind(point)
                 return finding, planted
@@ -218,8 +216,7 @@ class Search(Held):
 
     def _other_weights(self, v: Variant, point: str, own: Errors) -> Finding | None:
         found = other_weights(self, v, point)
-        alike = [n for n in ordered(own) if n == point]
-        return None if found is None else Finding(point, (found,), own[point], own[point], points=alike)
+        return None if found is None else Finding(point, (found,), own[point], own[point], points=[point])
 
     def _hopeless(self, point: str, own: Errors, tried: Tried) -> Finding:
         def rms(key: tuple[Fault, ...]) -> float:
@@ -259,13 +256,9 @@ class Search(Held):
         return [f for f in self.faults if kinds & set(f.shows) and "ids" not in f.sets]
 
     def _try(self, v: Variant, faults: Iterable[Fault], segment: Segment) -> Errors:
-        for fault in faults:
-            v = fault.plant(v)
-        return self.errors(v, segment)
+        return self.errors(planted_in(v, faults), segment)
 
-    def _solves(
-        self, v: Variant, key: tuple[Fault, ...], point: str, before: Errors, after: Errors, segment: Segment
-    ) -> bool:
+    def _solves(self, v: Variant, key: tuple[Fault, ...], point: str, before: Errors, after: Errors) -> bool:
         """Whether the point no longer parts, and no other does that did not before."""
         if point not in after:
             return False
@@ -339,9 +332,7 @@ class Search(Held):
 
         beside = [] if first is None else [(fault,) for fault in first.closest(candidates, BESIDE)]
         for others in dict.fromkeys([(), *beside, *sorted(tried, key=rms)[:BESIDE]]):
-            start = v
-            for other in others:
-                start = other.plant(start)
+            start = planted_in(v, others)
             for fault in candidates:
                 if fault.everywhere or fault.plant(self.right).layers is not None:
                     continue
@@ -360,18 +351,14 @@ class Search(Held):
         v: Variant,
         solved: list[tuple[Fault, ...]],
         tried: Tried,
-        segment: Segment,
     ) -> list[tuple[Fault, ...]]:
         """Of those that explain the point, those that leave the fewest points unexplained, best first."""
-
-        def left(errors: Errors) -> int:
-            return sum(error.excess > 1.0 for error in errors.values())
 
         def rank(key: tuple[Fault, ...]) -> tuple[float, ...]:
             new = sum(f.key not in self.named for f in key)  # what other blocks have is likelier
             elsewhere = any(f.everywhere == self.in_file for f in key)  # in code, if files are in doubt
             return (
-                left(tried[key]),
+                _count(tried[key]),
                 len(key),
                 new,
                 max(f.likely for f in key),
@@ -383,24 +370,16 @@ class Search(Held):
         alike = [key for key in solved if rank(key)[:2] == rank(solved[0])[:2]][:8]
         if len(alike) == 1 or len(self.segments) == 1:
             return [key for key in alike if not any(f.coarse for f in key)] or alike
-        totals = {key: left(self._everywhere(v, key)) for key in alike}
+        totals = {key: _count(self.all_errors(planted_in(v, key))) for key in alike}
         alike.sort(key=lambda key: (totals[key], *rank(key)))
         best = alike[0]
         return [key for key in alike if totals[key] == totals[best] and not any(f.coarse for f in key)] or [
             best
         ]
 
-    def _everywhere(self, v: Variant, key: tuple[Fault, ...]) -> Errors:
-        for fault in key:
-            v = fault.plant(v)
-        return self.all_errors(v)
-
     def _scoped(self, v: Variant, key: tuple[Fault, ...], point: str, own: Errors) -> tuple[Finding, Variant]:
         """The fault in every block, or in those alone where it helps."""
-        planted = v
-        for fault in key:
-            planted = fault.plant(planted)
-        return self._scoped_to(planted, v, key, point, own)
+        return self._scoped_to(planted_in(v, key), v, key, point, own)
 
     def _scoped_to(
         self, planted: Variant, v: Variant, key: tuple[Fault, ...], point: str, own: Errors
@@ -430,13 +409,15 @@ class Search(Held):
             shows = {point} if point in ("logits", "final_norm") else {n for f in key for n in f.shows}
             gone = [n for n in ordered(own) if (kind(n) in shows or n == point) and own[n].excess > 1.0]
             return Finding(point, key, own[point], after.get(point, own[point]), None, gone), planted
-        gone = [
-            name
-            for name in ordered(own)
-            if own[name].excess > 1.0 and after.get(name, own[name]).excess <= 1.0
-        ]
+        gone = _gone(own, after)
         return Finding(point, key, own[point], after.get(point, own[point]), blocks, gone), planted
 
 
-def _count(errors: Errors, names: Iterable[str]) -> int:
-    return sum(errors[name].excess > 1.0 for name in names if name in errors)
+def _count(errors: Errors, names: Iterable[str] | None = None) -> int:
+    """How many points part, of all or of these."""
+    return sum(errors[name].excess > 1.0 for name in (errors if names is None else names) if name in errors)
+
+
+def _gone(before: Errors, after: Errors) -> list[str]:
+    """The points that part before and no longer after, in order."""
+    return [n for n in ordered(before) if before[n].excess > 1.0 and after.get(n, before[n]).excess <= 1.0]

@@ -81,10 +81,9 @@ class Variant:
 
 
 class Passes:
-    """Passes of variants of one model over one batch, in float64 on NumPy."""
+    """Passes of variants of a model, in float64 on NumPy."""
 
-    def __init__(self, weights: Weights, batch: Batch) -> None:
-        self.weights, self.batch = weights, batch
+    def __init__(self) -> None:
         self.xp: Any = backend("numpy").xp
         self._contexts: dict[tuple[int, Config], tuple[Context, Batch]] = {}  # a batch is kept with its id
 

@@ -11,7 +11,7 @@ from tinyxp.diagnosis.choices import F
 from tinyxp.diagnosis.faults.norms import NORMED
 from tinyxp.diagnosis.faults.positions import ROTATED
 from tinyxp.diagnosis.faults.record import choosing
-from tinyxp.diagnosis.fits.values import Fit, given, values
+from tinyxp.diagnosis.fits.values import Fit, given, tried, values
 from tinyxp.diagnosis.held import Held
 from tinyxp.diagnosis.variant import Variant
 
@@ -83,14 +83,9 @@ def theta(held: Held, v: Variant, point: str) -> Fit | None:
         return None
     b, heads, t, hd = found.shape
     before = held.trace[name].astype(np.float64).reshape(b, t, heads, hd).swapaxes(1, 2)
-    where = held.batch.real.cumsum(axis=1) == 2  # each row's second real token stands at position 1
-    if held.batch.mask is not None or t < 2 or half < 2:
-        where = np.zeros((b, t), bool)
-        where[:, 1:2] = held.batch.mask is None
-    if not where.any():
+    if held.batch.mask is not None or t < 2 or half < 2:  # column 1 is to be position 1
         return None
-    x = (before[..., :half] + 1j * before[..., half:]).swapaxes(1, 2)[where]
-    y = (found[..., :half] + 1j * found[..., half:]).swapaxes(1, 2)[where]
+    x, y = (z[:, :, 1, :half] + 1j * z[:, :, 1, half:] for z in (before, found))
     angles = np.abs(np.angle(np.sum(y * np.conj(x), axis=(0, 1))))[1:]
     if not np.isfinite(angles).all() or not (angles > 0.0).all():
         return None
@@ -103,9 +98,8 @@ def theta(held: Held, v: Variant, point: str) -> Fit | None:
             ROTATED,
             theta=value,
         )
-        error = held.error(point, held.right_at(fault.plant(v), point))
-        if error.excess <= 1.0:
-            return fault, error
+        if (fit := tried(held, v, fault, point)) is not None:
+            return fit
     return None
 
 
@@ -139,9 +133,8 @@ def eps(held: Held, v: Variant, point: str) -> Fit | None:
             NORMED,
             eps=value,
         )
-        error = held.error(point, held.right_at(fault.plant(v), point))
-        if error.excess <= 1.0:
-            return fault, error
+        if (fit := tried(held, v, fault, point)) is not None:
+            return fit
     return None
 
 
@@ -154,8 +147,8 @@ def _norm_input(held: Held, point: str) -> F | None:
 
 
 BRANCHES = {
-    "attn_residual": ("attention", "attn.out", "attn_adds"),
-    "residual": ("the MLP", "mlp.out", "mlp_adds"),
+    "attn_residual": ("attention", "attn.out"),
+    "residual": ("the MLP", "mlp.out"),
 }
 
 
@@ -163,7 +156,7 @@ def branch(held: Held, v: Variant, point: str) -> Fit | None:
     """A residual whose branch, or whose stream, is multiplied by a constant."""
     if kind(point) not in BRANCHES:
         return None
-    words, added, _ = BRANCHES[kind(point)]
+    words, added = BRANCHES[kind(point)]
     out = held.trace.get(f"blocks.{block_of(point)}.{added}")
     found, right, counts = values(held, v, point)
     if out is None or found.shape != right.shape or not np.isfinite(found).all():
