@@ -69,7 +69,7 @@ bench-check: .venv/test
 docs: .venv/test
 	$(BIN)/python -m tinyxp.testing.catalogue > docs/laws.md
 	$(BIN)/python -m tinyxp.testing.recording > docs/array-api.md
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.doctor.page > .cache/faults.md && mv .cache/faults.md docs/faults.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.doctor.planted.page > .cache/faults.md && mv .cache/faults.md docs/faults.md
 
 lint: .venv/test
 	$(BIN)/ruff check .

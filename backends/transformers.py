@@ -15,8 +15,8 @@ import torch
 import transformers
 from transformers.utils import logging
 
-from tinyxp.checkpoints.huggingface import layout
 from tinyxp.config import Config
+from tinyxp.formats.huggingface import layout
 from tinyxp.params import Params
 from tinyxp.registry import backend_of
 

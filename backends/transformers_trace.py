@@ -22,8 +22,8 @@ from transformers.utils import logging
 
 import tinyxp
 from tinyxp import registry
-from tinyxp.checkpoints.included import included
 from tinyxp.errors import CheckpointError, UnsupportedModelError
+from tinyxp.formats.included import included
 from tinyxp.inputs import Range, host_integers, host_mask
 
 from .transformers import _without_bars, model

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tinyxp.benchmark.machine import machine
+from tinyxp.bench.machine import machine
 
 from . import page, singles
 from .contest import result

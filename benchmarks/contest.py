@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from tinyxp.benchmark.timing import by_turns
+from tinyxp.bench.timing import by_turns
 
 
 class Ratio(NamedTuple):

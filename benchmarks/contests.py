@@ -17,8 +17,8 @@ from tinyxp.backends import transformers as peer
 
 import tinyxp
 from tinyxp import Config, Params
-from tinyxp.benchmark.limits import product, weights_pass
-from tinyxp.benchmark.work import ids_of
+from tinyxp.bench.limits import product, weights_pass
+from tinyxp.bench.work import ids_of
 from tinyxp.decoding import new_decoder
 from tinyxp.fusion import joined
 from tinyxp.text.windows import Windows

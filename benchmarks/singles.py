@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tinyxp.benchmark.memory import memory
-from tinyxp.benchmark.plan import Plan
+from tinyxp.bench.memory import memory
+from tinyxp.bench.plan import Plan
 
 MODEL = "smollm2-135m"
 

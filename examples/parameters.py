@@ -13,7 +13,7 @@ from dataclasses import replace
 import show
 
 import tinyxp
-from tinyxp import checkpoints
+from tinyxp import formats
 from tinyxp.params import parameter_shapes
 
 MODELS = ("tiny", "book", "gpt2", "gpt2-untied", "smollm2-135m", "qwen2-0.5b")
@@ -33,7 +33,7 @@ def in_file(config):
         return None
     with tempfile.TemporaryDirectory() as folder:
         tinyxp.save(tinyxp.init(config), folder)
-        return sum(math.prod(tensor.shape) for tensor in checkpoints.describe(folder))
+        return sum(math.prod(tensor.shape) for tensor in formats.describe(folder))
 
 
 def in_transformers(config):

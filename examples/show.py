@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tinyxp.benchmark.plot import need_matplotlib
-from tinyxp.checkpoints.files import replacing
+from tinyxp.bench.plot import need_matplotlib
+from tinyxp.files import replacing
 
 
 def arguments(doc: str, *, quick: bool = True) -> argparse.Namespace:

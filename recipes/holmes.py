@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import tinyxp
-from tinyxp.checkpoints.files import replacing
+from tinyxp.files import replacing
 from tinyxp.text.base import Tokenizer
 from tinyxp.text.corpus import read_corpus
 from tinyxp.text.windows import Windows, cut_windows

@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tinyxp
-from tinyxp import Config, Params, extend, forward, new_cache
-
-from .reference import (
+from tests.reference import (
     CONFIGS,
     GPT2_CONFIG,
     LLAMA_CONFIG,
@@ -26,6 +24,7 @@ from .reference import (
     host,
     libraries,
 )
+from tinyxp import Config, Params, extend, forward, new_cache
 
 TWELVE = np.random.default_rng(5).integers(0, 11, (3, 12))
 LEFTS = (0, 3, 5)

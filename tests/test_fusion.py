@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tinyxp import Config, Params, extend, forward, new_cache, ops
-from tinyxp.decoding import new_decoder
-from tinyxp.fusion import JOINT, joined, laid_together
-from tinyxp.params import parameter_shapes
-
-from .reference import (
+from tests.reference import (
     CONFIGS,
     FLOAT32,
     GPT2_CONFIG,
@@ -27,6 +22,10 @@ from .reference import (
     host,
     libraries,
 )
+from tinyxp import Config, Params, extend, forward, new_cache, ops
+from tinyxp.decoding import new_decoder
+from tinyxp.fusion import JOINT, joined, laid_together
+from tinyxp.params import parameter_shapes
 
 QKV, GATE_UP = ("+".join(names) for names in JOINT)
 BIASED = replace(LLAMA_CONFIG, attn_bias=True, mlp_bias=True, attn_out_bias=True)

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import GPT2_CONFIG, LLAMA_CONFIG, array, drawn, host
 from tinyxp import Config, Params, extend, forward, loss, new_cache, trace
-
-from .reference import GPT2_CONFIG, LLAMA_CONFIG, array, drawn, host
 
 FOUR = Config(vocab_size=4, n_layers=1, d_model=8, n_heads=2, n_kv_heads=2, d_ff=8)
 NAMES = [name for name in ("numpy", "torch", "jax", "strict") if tinyxp.available_backends()[name]]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tinyxp.checkpoints.included import included
+from tinyxp.formats.included import included
 from tinyxp.text.corpus import clean_gutenberg, decode_text
 from tinyxp.train import evaluate
 

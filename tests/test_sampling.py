@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tinyxp
+from tests.reference import array, host
 from tinyxp.sampling import Sampler, draw, greedy, probabilities
-
-from .reference import array, host
 
 LOGITS = [1.5, 0.5, 0.0, -1.0]
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import GPT2_CONFIG, IDS, LLAMA_CONFIG, distance, drawn, filled, float64_on, host
 from tinyxp import Config, Params, forward, trace
-
-from .reference import GPT2_CONFIG, IDS, LLAMA_CONFIG, distance, drawn, filled, float64_on, host
 
 LLAMA_SHAPES = {
     "attn_norm": (2, 5, 8),

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tinyxp.cache import Cache, new_cache
-    from tinyxp.checkpoints import load, save
-    from tinyxp.comparison.comparing import compare
     from tinyxp.config import Config
-    from tinyxp.diagnosis.doctor import diagnose
+    from tinyxp.doctor.comparing import compare
+    from tinyxp.doctor.diagnosing import diagnose
     from tinyxp.errors import CheckpointError, UnsupportedModelError
+    from tinyxp.formats import load, save
     from tinyxp.generation import generate, stream
     from tinyxp.model import extend, forward, loss
     from tinyxp.params import Params, count_parameters, init
@@ -58,18 +58,18 @@ _HOME = {
     "UnsupportedModelError": "errors",
     "available_backends": "registry",
     "backend": "registry",
-    "compare": "comparison.comparing",
+    "compare": "doctor.comparing",
     "count_parameters": "params",
-    "diagnose": "diagnosis.doctor",
+    "diagnose": "doctor.diagnosing",
     "extend": "model",
     "forward": "model",
     "generate": "generation",
     "init": "params",
-    "load": "checkpoints",
+    "load": "formats",
     "load_tokenizer": "text.tokenizer",
     "loss": "model",
     "new_cache": "cache",
-    "save": "checkpoints",
+    "save": "formats",
     "stream": "generation",
     "trace": "tracing",
 }

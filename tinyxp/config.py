@@ -146,13 +146,13 @@ class Config:
         Raises UnsupportedModelError naming the key that asks for what this decoder does not compute,
         CheckpointError for a file that is not a config, ValueError for contradictory values.
         """
-        from tinyxp.checkpoints.hf_config import config_from_hf
+        from tinyxp.formats.hf_config import config_from_hf
 
         return config_from_hf(source)
 
     def to_hf(self) -> dict[str, Any]:
         """Hugging Face's config.json for this model; UnsupportedModelError where no class there fits."""
-        from tinyxp.checkpoints.hf_config import config_to_hf
+        from tinyxp.formats.hf_config import config_to_hf
 
         return config_to_hf(self)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.reference import CONFIGS
 from tinyxp import Config
-
-from ..reference import CONFIGS
 
 
 @pytest.fixture(params=CONFIGS)

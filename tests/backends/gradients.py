@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.reference import IDS, filled, host
 from tinyxp import Config, Params, loss
-
-from ..reference import IDS, filled, host
 
 TARGETS = [[1, 4, 1, 5, -100]]
 MASK = [[False, True, True, True, True]]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import IDS, LLAMA_CONFIG, array, distance, filled, float64_on, host, libraries
 from tinyxp import Config, Params, forward, generate, loss
 
-from ..reference import IDS, LLAMA_CONFIG, array, distance, filled, float64_on, host, libraries
 from .gradients import MASK, TARGETS, check_gradient
 
 

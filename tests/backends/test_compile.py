@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tinyxp import Params, forward, ops
-from tinyxp.testing.laws.reference import exact
-from tinyxp.testing.strategies import random_arrays
-from tinyxp.testing.subject import POOL
-
-from ..reference import (
+from tests.reference import (
     EPSILON,
     GPT2_CONFIG,
     IDS,
@@ -28,6 +23,10 @@ from ..reference import (
     kind,
     libraries,
 )
+from tinyxp import Params, forward, ops
+from tinyxp.testing.laws.reference import exact
+from tinyxp.testing.strategies import random_arrays
+from tinyxp.testing.subject import POOL
 
 CONFIGS = {
     "gpt2": GPT2_CONFIG,

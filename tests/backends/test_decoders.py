@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import distance, drawn, host, libraries
 from tinyxp import Config, Params, forward, generate, stream
 from tinyxp.config import GPT2
 from tinyxp.decoding import new_decoder
 from tinyxp.params import parameter_shapes
-
-from ..reference import distance, drawn, host, libraries
 
 SMALL: dict[str, Any] = {"vocab_size": 23, "n_layers": 2, "d_model": 8, "d_ff": 10, "max_seq_len": 640}
 CONFIGS = {

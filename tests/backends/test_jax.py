@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.reference import IDS, LLAMA_CONFIG, distance, drawn, filled
 from tinyxp import Config, Params, extend, forward, loss, new_cache
 
-from ..reference import IDS, LLAMA_CONFIG, distance, drawn, filled
 from .gradients import MASK, TARGETS, check_gradient
 
 jax = pytest.importorskip("jax")

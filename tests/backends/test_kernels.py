@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import EPSILON, IDS, array, distance, filled, float64_on, host, kind, libraries
 from tinyxp import Config, forward, ops
 from tinyxp.decoding import new_decoder
-
-from ..reference import EPSILON, IDS, array, distance, filled, float64_on, host, kind, libraries
 
 
 def kernels() -> list[Any]:

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import IDS, LLAMA_CONFIG, LLAMA_TIED_CONFIG, drawn, host, libraries
 from tinyxp import ops
-
-from ..reference import IDS, LLAMA_CONFIG, LLAMA_TIED_CONFIG, drawn, host, libraries
 
 LIBRARIES = libraries("torch", "jax")
 DTYPES = [("float64", 1e-12), ("float32", 2e-6), ("bfloat16", 1e-2), ("float16", 2e-3)]

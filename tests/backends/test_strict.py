@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import IDS, distance, filled, host
 from tinyxp import Config, extend, forward, generate, loss, new_cache
 
-from ..reference import IDS, distance, filled, host
 from .gradients import MASK, TARGETS
 
 xp = pytest.importorskip("array_api_strict")

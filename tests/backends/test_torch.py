@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import tinyxp
+from tests.reference import IDS, LLAMA_CONFIG, distance, drawn, filled, host
 from tinyxp import Config, Params, extend, forward, generate, init, loss, new_cache
 
-from ..reference import IDS, LLAMA_CONFIG, distance, drawn, filled, host
 from .gradients import MASK, TARGETS, check_gradient
 
 torch = pytest.importorskip("torch")

@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.parity.test_parity import widen_theirs
+from tests.reference import distance, drawn, host, is_gpt2
 from tinyxp import CheckpointError, Config, Params, UnsupportedModelError
-from tinyxp.comparison.distance import excess, measure
 from tinyxp.config import GPT2
-
-from ..reference import distance, drawn, host, is_gpt2
-from ..test_parity import widen_theirs
+from tinyxp.doctor.distance import excess, measure
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -13,11 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tinyxp
+from tests.doctor.models import IDS, LLAMA_SMALL, traced, with_weight
+from tests.reference import drawn
 from tinyxp.cli.diagnose import diagnose
-from tinyxp.comparison import write_trace
-
-from ..comparison.models import IDS, LLAMA_SMALL, traced, with_weight
-from ..reference import drawn
+from tinyxp.doctor import write_trace
 
 
 def run(*arguments: str | Path) -> Result:

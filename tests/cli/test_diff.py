@@ -16,11 +16,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tinyxp
+from tests.doctor.models import GPT2_SMALL, IDS, LLAMA_SMALL, traced, with_weight
+from tests.reference import drawn, libraries
 from tinyxp.cli.diff import diff
-from tinyxp.comparison import compare, write_trace
-
-from ..comparison.models import GPT2_SMALL, IDS, LLAMA_SMALL, traced, with_weight
-from ..reference import drawn, libraries
+from tinyxp.doctor import compare, write_trace
 
 
 def run(*arguments: str | Path) -> Result:

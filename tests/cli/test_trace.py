@@ -14,10 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tinyxp
-from tinyxp.checkpoints.safetensors_file import read_safetensors
+from tests.reference import GPT2_CONFIG, drawn
 from tinyxp.cli.trace import trace
-
-from ..reference import GPT2_CONFIG, drawn
+from tinyxp.formats.safetensors_file import read_safetensors
 
 
 def run(*arguments: str | Path, text: str | None = None) -> Result:

@@ -10,8 +10,8 @@ import pytest
 
 import tinyxp
 from tinyxp import Config, model, ops
-from tinyxp.checkpoints.huggingface import layout
 from tinyxp.config import GPT2
+from tinyxp.formats.huggingface import layout
 from tinyxp.params import block_shapes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gpt2-to-llama.md").read_text(encoding="utf-8")

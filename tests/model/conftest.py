@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 import tinyxp
+from tests.reference import CONFIGS, filled
 from tinyxp import Config, Params
-
-from ..reference import CONFIGS, filled
 
 
 @pytest.fixture(params=CONFIGS)

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tinyxp import Config, Params, forward, loss
-
-from ..reference import (
+from tests.reference import (
     FLOAT32,
     GPT2_CONFIG,
     IDS,
@@ -26,6 +24,7 @@ from ..reference import (
     libraries,
     padded,
 )
+from tinyxp import Config, Params, forward, loss
 
 
 def test_the_future_does_not_matter(params: Params) -> None:

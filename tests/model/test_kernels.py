@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import GPT2_CONFIG, IDS, LLAMA_CONFIG, distance, drawn, filled, host
 from tinyxp import Params, forward, ops
-
-from ..reference import GPT2_CONFIG, IDS, LLAMA_CONFIG, distance, drawn, filled, host
 
 
 def test_an_attention_without_its_mask_sees_the_future(params: Params) -> None:

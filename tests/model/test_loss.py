@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.reference import FLOAT32, IDS, alone, distance, filled, host, padded
 from tinyxp import Config, Params, loss
-
-from ..reference import FLOAT32, IDS, alone, distance, filled, host, padded
 
 
 def test_loss_shifts_nothing(params: Params) -> None:

@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tinyxp
-from tinyxp import Config, Params, forward, loss, ops
-
-from ..reference import (
+from tests.reference import (
     CONFIGS,
     FLOAT32,
     IDS,
@@ -23,6 +21,7 @@ from ..reference import (
     libraries,
     padded,
 )
+from tinyxp import Config, Params, forward, loss, ops
 
 WIDTH = 10
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import tinyxp
-
-from ..reference import float64_on
+from tests.reference import float64_on
 
 
 @pytest.fixture(params=["float64", "float32", "bfloat16", "float16"])

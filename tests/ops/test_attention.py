@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import array, host, kind
 from tinyxp import ops
-
-from ..reference import array, host, kind
 
 # Rotary positions
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 import tinyxp
+from tests.reference import EPSILON, array, distance, float64_on, host, kind
 from tinyxp import ops
-
-from ..reference import EPSILON, array, distance, float64_on, host, kind
 
 
 def every_op(x: Any, w: Any, xp: Any) -> dict[str, Any]:

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import array, float64_on, host, libraries
 from tinyxp import ops
-
-from ..reference import array, float64_on, host, libraries
 
 LIBRARIES = libraries("torch", "jax")
 

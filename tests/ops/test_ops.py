@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import tinyxp
+from tests.reference import EPSILON, array, distance, float64_on, host, kind, libraries
 from tinyxp import ops
-
-from ..reference import EPSILON, array, distance, float64_on, host, kind, libraries
 
 # Linear
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import LLAMA_CONFIG, drawn, host
 from tinyxp import Params, init
-
-from ..reference import LLAMA_CONFIG, drawn, host
 
 
 def test_to_and_back(backend: tinyxp.Backend) -> None:

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import LLAMA_CONFIG, drawn, filled, float64_on, host
 from tinyxp import Config, init
-
-from ..reference import LLAMA_CONFIG, drawn, filled, float64_on, host
 
 
 def test_init_is_the_same_on_every_backend(backend: tinyxp.Backend) -> None:

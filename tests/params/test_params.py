@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host
 from tinyxp import Config, Params, init
-
-from ..reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host
 
 
 def test_missing_and_unknown_names_are_listed() -> None:

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.reference import GPT2_CONFIG, LLAMA_CONFIG
 from tinyxp import Config, count_parameters, init
 from tinyxp.config import GPT2
-
-from ..reference import GPT2_CONFIG, LLAMA_CONFIG
 
 LAYER_SHAPES = {
     "embed.weight": (11, 8),

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host, kind, libraries
 from tinyxp import ops
 from tinyxp.testing import LawBroken, Subject, check_model, foreign, parametrize_with_laws
-
-from ..reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host, kind, libraries
 
 LIMITS = {"vocab_size": 11, "max_seq_len": 16}
 MODELS = {

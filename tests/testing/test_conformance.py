@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 import tinyxp
+from tests.reference import libraries
 from tinyxp.adoption import adopt
 from tinyxp.pytest_plugin import read_list
 from tinyxp.testing import LAWS
-
-from ..reference import libraries
 
 LISTS = Path(__file__).parents[1] / "conformance"
 OTHERS = ("mlx", "dask", "ndonnx", "mparray")

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import CONFIGS, IDS, drawn, host, libraries
 from tinyxp import extend, forward, loss, new_cache, registry
 from tinyxp.testing.recorder import FUNCTIONS, Recorder, Use, registered
 from tinyxp.testing.recording import FEATURES, Usage, array_api_usage, as_markdown
-
-from ..reference import CONFIGS, IDS, drawn, host, libraries
 
 PAGE = Path(__file__).parents[2] / "docs" / "array-api.md"
 MASK = [[False, True, True, True, True]]

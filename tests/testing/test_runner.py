@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reference import libraries
 from tinyxp import Config
 from tinyxp.testing import LAWS, Draw, Law, LawBroken, Subject, foreign, judge, law, replay, select, subject
 from tinyxp.testing.law import show
 from tinyxp.testing.strategies import configs, token_ids
-
-from ..reference import libraries
 
 
 @pytest.fixture

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host, libraries
 from tinyxp import Config, Params
 from tinyxp.text.windows import cut_windows, split_stream
 from tinyxp.train import Recipe, Report, fit
-
-from ..reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host, libraries
 
 SHAPES = {
     "gpt2": GPT2_CONFIG,

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host, libraries
 from tinyxp import ops
 from tinyxp.text.windows import Windows
 from tinyxp.train import evaluate
 
-from ..reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host, libraries
 from .runs import TRAIN, model
 
 GAPS = TRAIN.targets[:7].copy()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import LLAMA_CONFIG, array, drawn, host
 from tinyxp import ops
 from tinyxp.config import Config
 from tinyxp.text.windows import Windows
@@ -18,7 +19,6 @@ from tinyxp.train import Recipe, Report, evaluate, fit
 from tinyxp.train.loop import accumulated, batch_rows
 from tinyxp.train.objective import compiled, objective, training_kernels
 
-from ..reference import LLAMA_CONFIG, array, drawn, host
 from .runs import HELD_OUT, LIBRARIES, SHAPES, TRAIN, assert_same, model, on_host, run
 
 # The same steps

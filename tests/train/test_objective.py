@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host, libraries
 from tinyxp import ops
 from tinyxp.text.windows import Windows
 from tinyxp.train import Recipe, evaluate, fit
 from tinyxp.train.objective import drawn_kept, dropped_names, dropping, objective, training_kernels
 
-from ..reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host, libraries
 from .runs import HELD_OUT, LIBRARIES, TRAIN, model
 
 PURE = ops.Kernels()

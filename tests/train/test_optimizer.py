@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 import tinyxp
+from tests.reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, filled, float64_on, host, libraries
 from tinyxp import Params
 from tinyxp.train import Recipe, State
 from tinyxp.train.objective import compiled
 from tinyxp.train.optimizer import adamw, global_norm, initial, scalars
-
-from ..reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, filled, float64_on, host, libraries
 
 CONSTANT = Recipe(steps=9, peak=0.1, warmup=0, floor=1.0, clip=1e9)
 """A learning rate of 0.1 throughout, and no clipping."""

@@ -50,12 +50,12 @@ def bench(
     time does not depend on their values. Takes some minutes at the default; --repeats 1 is a first look.
     """
     limit_threads(threads)
-    from tinyxp.benchmark.measure import measure
-    from tinyxp.benchmark.plan import Plan, installed
-    from tinyxp.benchmark.plot import draw, need_matplotlib
-    from tinyxp.benchmark.report import record
-    from tinyxp.benchmark.tables import text
-    from tinyxp.checkpoints.files import replacing
+    from tinyxp.bench.measure import measure
+    from tinyxp.bench.plan import Plan, installed
+    from tinyxp.bench.plot import draw, need_matplotlib
+    from tinyxp.bench.report import record
+    from tinyxp.bench.tables import text
+    from tinyxp.files import replacing
 
     # Nothing is to fail after minutes of measuring that can be seen now.
     for option, file in (("json", json_file), ("plot", plot_file)):

@@ -31,8 +31,8 @@ def diagnose(a: str, b: str, seconds: float, as_json: bool, **inputs: Any) -> in
 
     Exit status 0: they agree; 1: they differ, whether or not a cause was found; 2: bad input.
     """
-    from tinyxp.diagnosis import diagnose as examine
-    from tinyxp.diagnosis.report import lines, record
+    from tinyxp.doctor import diagnose as examine
+    from tinyxp.doctor.diagnosis_report import lines, record
 
     with redirect_stdout(sys.stderr):  # a port may print; standard output is the report's
         sides = given(a, b, **inputs)

@@ -42,15 +42,15 @@ def diff(
 
     Exit status 0: they agree, but for rounding; 1: they differ; 2: bad input.
     """
-    from tinyxp.comparison import compare
-    from tinyxp.comparison.report import lines, record
+    from tinyxp.doctor import compare
+    from tinyxp.doctor.report import lines, record
 
     with redirect_stdout(sys.stderr):  # a port may print; standard output is the report's
         sides = given(a, b, **inputs)
         found = compare(sides.a, sides.b, sides.ids, mask=sides.mask, generate=generate)
     if html is not None:
-        from tinyxp.pages.diff import diff_page
-        from tinyxp.pages.html import write_page
+        from tinyxp.html.diff import diff_page
+        from tinyxp.html.page import write_page
 
         write_page(html, diff_page(found, decode=sides.decode()))
     if as_json:

@@ -46,7 +46,7 @@ def evaluate(
     """
     limit_threads(threads)
     import tinyxp
-    from tinyxp.checkpoints import load_config
+    from tinyxp.formats import load_config
     from tinyxp.text.corpus import read_corpus
     from tinyxp.text.windows import cut_windows, split_stream
     from tinyxp.train import evaluate as mean_loss

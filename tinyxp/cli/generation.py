@@ -68,8 +68,8 @@ def generate(
     """
     limit_threads(threads)
     import tinyxp
-    from tinyxp.checkpoints import load_config
-    from tinyxp.checkpoints.included import FIRST, included
+    from tinyxp.formats import load_config
+    from tinyxp.formats.included import FIRST, included
     from tinyxp.registry import dtype_name
 
     if prompt == "-":
@@ -156,7 +156,7 @@ def generate(
 
 def temperature_of(model: Path) -> float:
     """What the generation_config.json of a model's folder draws with; 0 where it does not draw."""
-    from tinyxp.checkpoints.files import read_json
+    from tinyxp.files import read_json
 
     path = model / "generation_config.json"
     if not path.is_file():

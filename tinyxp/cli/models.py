@@ -14,8 +14,8 @@ import click
 from tinyxp.cli.progress import loading
 
 if TYPE_CHECKING:
-    from tinyxp.checkpoints import TensorInfo
     from tinyxp.config import Config
+    from tinyxp.formats import TensorInfo
 
 
 @click.command()
@@ -29,9 +29,9 @@ def info(model: str, parameters: bool, as_json: bool) -> None:
 
     MODEL is a file, a folder, a hub id, or the name of a preset such as gpt2.
     """
-    from tinyxp.checkpoints import describe, load_config
     from tinyxp.config import PRESETS, Config
     from tinyxp.errors import CheckpointError
+    from tinyxp.formats import describe, load_config
 
     is_preset = model in PRESETS and not Path(model).exists()
     config = Config.preset(model) if is_preset else load_config(model)
@@ -107,7 +107,7 @@ def _show_tensors(tensors: list[TensorInfo]) -> None:
 @click.argument("destination")
 def convert(source: str, destination: str) -> None:
     """Write the model at SOURCE to DESTINATION: a folder that transformers loads, or a .npz file."""
-    from tinyxp.checkpoints import convert as convert_checkpoint
+    from tinyxp.formats import convert as convert_checkpoint
 
     loading(lambda show: convert_checkpoint(source, destination, progress=show))
     click.echo(f"wrote {destination}", err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from tinyxp.comparison import Side
+    from tinyxp.doctor import Side
     from tinyxp.text.base import Tokenizer
 
 F = Callable[..., Any]
@@ -77,7 +77,7 @@ def given(
     import numpy as np
 
     import tinyxp
-    from tinyxp.comparison import parse
+    from tinyxp.doctor import parse
 
     if prompt is not None and ids is not None:
         raise ValueError("--prompt and --ids are both given; one of them is enough")

@@ -16,7 +16,7 @@ from tinyxp.cli.progress import loading
 from tinyxp.cli.threads import limit_threads
 
 if TYPE_CHECKING:
-    from tinyxp.pages.measure import Run
+    from tinyxp.html.measure import Run
     from tinyxp.text.tokenizer import Tokenizer
 
 
@@ -55,8 +55,8 @@ def trace(
     import numpy as np
 
     import tinyxp
-    from tinyxp.comparison.recorded import SUFFIXES, write_trace
-    from tinyxp.pages.measure import Run
+    from tinyxp.doctor.recorded import SUFFIXES, write_trace
+    from tinyxp.html.measure import Run
 
     adapter = tinyxp.backend(backend)
     adapter.dtype(dtype)
@@ -72,8 +72,8 @@ def trace(
         chosen = _chosen(points, run.points)
         record = _record(run, chosen) | {"model": model, "backend": adapter.name}
         if html is not None:
-            from tinyxp.pages.html import write_page
-            from tinyxp.pages.trace import page
+            from tinyxp.html.page import write_page
+            from tinyxp.html.trace import page
 
             write_page(Path(html), page(run, _name(model), f"{dtype} on {adapter.name}"))
     if output is not None:
@@ -92,7 +92,7 @@ def _tokens(
 ) -> tuple[Tokenizer | None, tuple[int, ...]]:
     """The tokenizer, None where only ids are given and the model has none, and the ids of the sequence."""
     import tinyxp
-    from tinyxp.checkpoints import load_config
+    from tinyxp.formats import load_config
 
     if prompt is not None and ids is not None:
         raise ValueError("PROMPT and --ids are both given; one of them is needed")
@@ -128,7 +128,7 @@ def _parsed(ids: str) -> tuple[int, ...]:
 
 def _speller(text: Tokenizer | None) -> Callable[[int], str]:
     """A function from a token to one visible line; # and the id where no tokenizer knows it."""
-    from tinyxp.pages.html import visible
+    from tinyxp.html.page import visible
 
     def spelled(index: int) -> str:
         try:
@@ -152,7 +152,7 @@ def _chosen(patterns: str, names: Iterable[str]) -> list[str]:
 
 def _record(run: Run, chosen: list[str]) -> dict[str, Any]:
     """What the walk tells, for JSON: a number that is not finite is null, and how many there are is told."""
-    from tinyxp.pages.measure import next_tokens
+    from tinyxp.html.measure import next_tokens
     from tinyxp.registry import dtype_name
 
     return {

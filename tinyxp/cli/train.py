@@ -236,7 +236,7 @@ def go(run: Run, trained: Windows, held_out: Windows, tokenizer: Tokenizer, outp
 
 
 def checkpoint(run: Run, output: Path) -> None:
-    from tinyxp.checkpoints.files import replacing
+    from tinyxp.files import replacing
     from tinyxp.train.checkpoint import save_run
     from tinyxp.train.curves import draw
 

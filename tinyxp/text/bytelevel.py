@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tinyxp.checkpoints.files import FILE_LIMIT, naming, read_bytes, read_json
 from tinyxp.errors import CheckpointError
+from tinyxp.files import FILE_LIMIT, naming, read_bytes, read_json
 from tinyxp.text import bpe
 from tinyxp.text.base import Tokenizer, check_vocabulary, with_specials
 from tinyxp.text.specials import SpecialIds, read_special_ids

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import SupportsIndex
 
-from tinyxp.checkpoints.files import folder as writable
-from tinyxp.checkpoints.files import naming, read_json, replacing
 from tinyxp.checks import is_integer
 from tinyxp.errors import CheckpointError
+from tinyxp.files import folder as writable
+from tinyxp.files import naming, read_json, replacing
 from tinyxp.text.base import Tokenizer
 
 COMPACT_NAME = "compact.json"

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tinyxp.checkpoints.files import exists, naming, read_bytes, replacing
-from tinyxp.checkpoints.files import folder as writable
 from tinyxp.errors import CheckpointError
+from tinyxp.files import exists, naming, read_bytes, replacing
+from tinyxp.files import folder as writable
 from tinyxp.text.download import LENGTH_LIMIT, Show, download
 
 

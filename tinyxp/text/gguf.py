@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tinyxp.checkpoints.files import map_file, naming
-from tinyxp.checkpoints.gguf_header import read_header
 from tinyxp.errors import CheckpointError
+from tinyxp.files import map_file, naming
+from tinyxp.formats.gguf_header import read_header
 from tinyxp.text import bpe
 from tinyxp.text.base import Tokenizer
 from tinyxp.text.bytelevel import (

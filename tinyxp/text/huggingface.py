@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from tinyxp.checkpoints.files import naming, parse_json, read_bytes
 from tinyxp.errors import CheckpointError
+from tinyxp.files import naming, parse_json, read_bytes
 from tinyxp.text import bpe
 from tinyxp.text.base import Encode, Tokenizer, check_vocabulary
 from tinyxp.text.sentencepiece import parse_byte_token

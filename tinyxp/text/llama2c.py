@@ -3,8 +3,8 @@
 import struct
 from pathlib import Path
 
-from tinyxp.checkpoints.files import naming, read_bytes
 from tinyxp.errors import CheckpointError
+from tinyxp.files import naming, read_bytes
 from tinyxp.text.base import Tokenizer
 from tinyxp.text.sentencepiece import parse_byte_token, sentencepiece_tokenizer
 

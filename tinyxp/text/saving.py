@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tinyxp.checkpoints.files import folder as writable
-from tinyxp.checkpoints.files import replacing
 from tinyxp.checks import as_integer
+from tinyxp.files import folder as writable
+from tinyxp.files import replacing
 from tinyxp.text import bpe
 from tinyxp.text.compact import COMPACT_NAME
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tinyxp.checkpoints.files import naming, read_json
 from tinyxp.errors import CheckpointError
+from tinyxp.files import naming, read_json
 
 END_OF_TEXT = "<|endoftext|>"
 

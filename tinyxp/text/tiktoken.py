@@ -4,8 +4,8 @@ import base64
 from pathlib import Path
 from typing import NamedTuple
 
-from tinyxp.checkpoints.files import naming, read_bytes
 from tinyxp.errors import CheckpointError
+from tinyxp.files import naming, read_bytes
 from tinyxp.text import bpe
 from tinyxp.text.base import Tokenizer, with_specials
 from tinyxp.text.specials import END_OF_TEXT

@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from tinyxp.checkpoints import hub
-from tinyxp.checkpoints.files import exists
-from tinyxp.checkpoints.included import included
 from tinyxp.errors import CheckpointError
+from tinyxp.files import exists
+from tinyxp.formats import hub
+from tinyxp.formats.included import included
 from tinyxp.text.base import Stream, Tokenizer
 from tinyxp.text.bytelevel import MERGES_NAMES, VOCABULARY_NAMES, find_pair, load_vocabulary_and_merges
 from tinyxp.text.compact import COMPACT_NAME, load_compact

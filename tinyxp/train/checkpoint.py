@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxp import registry
-from tinyxp.checkpoints import save
-from tinyxp.checkpoints.files import naming, replacing
 from tinyxp.checks import as_integer
 from tinyxp.config import Config
 from tinyxp.errors import CheckpointError
+from tinyxp.files import naming, replacing
+from tinyxp.formats import save
 from tinyxp.params import Params
 from tinyxp.train.loop import Report
 from tinyxp.train.optimizer import State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tinyxp.checkpoints.files import replacing
+from tinyxp.files import replacing
 from tinyxp.train.checkpoint import Entry
 
 

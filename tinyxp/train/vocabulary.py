@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tinyxp.checkpoints.files import folder as writable
-from tinyxp.checkpoints.files import replacing
-from tinyxp.checkpoints.hub import TOKENIZER_FILES
+from tinyxp.files import folder as writable
+from tinyxp.files import replacing
+from tinyxp.formats.hub import TOKENIZER_FILES
 from tinyxp.text import bpe
 from tinyxp.text.base import Tokenizer, with_specials
 from tinyxp.text.bytelevel import MERGES_NAMES, VOCABULARY_NAMES

@@ -15,9 +15,9 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tinyxp.checkpoints import convert, load, load_config, save
 from tinyxp.config import Config
 from tinyxp.errors import UnsupportedModelError
+from tinyxp.formats import convert, load, load_config, save
 from tinyxp.params import Params
 from tinyxp.registry import bare_name
 from tinyxp.testing.law import Draw, law

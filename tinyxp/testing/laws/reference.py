@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.checkpoints.huggingface import layout
 from tinyxp.config import GPT2, Config
 from tinyxp.errors import UnsupportedModelError
+from tinyxp.formats.huggingface import layout
 from tinyxp.params import Params, parameter_shapes
 from tinyxp.testing import referee
 from tinyxp.testing.law import Draw, law

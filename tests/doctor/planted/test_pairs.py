@@ -1,0 +1,93 @@
+"""Two faults at once: one in the code of a port, one in the files that it reads."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import tinyxp
+from tests.reference import drawn
+from tinyxp import Config
+from tinyxp.doctor import Diagnosis, diagnose
+
+from .causes import is_named
+from .planted import BASES, IDS, PLANTED, Planted, open_port
+
+
+class Pair(NamedTuple):
+    port: Planted
+    file: Planted
+    config: Config
+
+    def __str__(self) -> str:
+        return f"{self.port}+{self.file}"
+
+
+def pairs(count: int, seed: int) -> list[Pair]:
+    """Random pairs of one family, whose causes are not of one kind and whose configs agree."""
+    rng, found = random.Random(seed), dict[str, Pair]()
+    whole = ("bfloat16", "extra bos", "dropout", "post-norm")  # each of which changes everything by itself
+    ports = [p for p in PLANTED if p.how != "file" and not p.needs_mask and p.name not in whole]
+    files = [p for p in PLANTED if p.how == "file" and "gguf" not in p.name]
+    while len(found) < count:
+        port, file = rng.choice(ports), rng.choice(files)
+        fields = {**port.config, **file.config}
+        clash = any(p.config.get(name, x) != x for p in (port, file) for name, x in fields.items())
+        if port.family == file.family and kind(port) != kind(file) and not clash:
+            pair = Pair(port, file, replace(BASES[port.family], **fields))
+            found[str(pair)] = pair
+    return list(found.values())
+
+
+def kind(planted: Planted) -> str:
+    return planted.cause.partition(":")[0]
+
+
+PAIRS = pairs(40, seed=1)
+
+
+def diagnosed(pair: Pair, folder: Path) -> Diagnosis:
+    """The diagnosis of a port with its fault that reads faulty files."""
+    from safetensors.numpy import load_file
+
+    params = drawn(pair.config)
+    tinyxp.save(params, folder / "model")
+    assert not isinstance(pair.file.plant, str)
+    files = pair.file.plant(folder / "model")
+    assert isinstance(pair.port.plant, str)
+    config = json.loads((files / "config.json").read_text())
+    state = dict(load_file(files / "model.safetensors"))
+    port = open_port(pair.port.how, pair.port.family, state, config, pair.port.plant)
+
+    def wrong(ids: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(port.trace(ids))
+
+    return diagnose(params, wrong, IDS)
+
+
+def named(pair: Pair, found: Diagnosis) -> bool:
+    """Whether both faults are among the causes, and hardly anything else."""
+    every = range(pair.config.n_layers)
+    places: dict[str, set[int]] = {}
+    for cause in found.causes:
+        for key in cause.keys:
+            places.setdefault(key, set()).update(every if cause.blocks is None else cause.blocks)
+    singles = [
+        replace(found.causes[0], keys=(key,), blocks=None if set(every) <= where else tuple(sorted(where)))
+        for key, where in places.items()
+    ]
+    both = (any(is_named(planted, cause) for cause in singles) for planted in (pair.port, pair.file))
+    return all(both) and len(singles) <= 3
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_both_are_named(pair: Pair, tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    found = diagnosed(pair, tmp_path)
+    assert named(pair, found), [cause.keys for cause in found.causes]

@@ -1,0 +1,185 @@
+"""What a side is made of, what it computes in, and what it gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyxp
+from tests.reference import drawn, libraries
+from tinyxp.doctor import Batch, Recorded, as_side, compare, parse
+from tinyxp.doctor.points import points_of
+from tinyxp.doctor.sides import Model
+
+from .models import CONFIGS, IDS, LLAMA_SMALL, gpt2, llama, port, traced
+
+BATCH = Batch(IDS)
+
+
+@pytest.mark.parametrize("library", libraries("numpy", "torch", "jax"))
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_model_gives_what_trace_gives(family: str, library: str) -> None:
+    params = drawn(CONFIGS[family]).to(tinyxp.backend(library).xp)
+    side = as_side(params)
+    found, wanted = side.trace(BATCH), traced(params, IDS)
+    assert list(found) == list(wanted) == points_of(CONFIGS[family])
+    assert all(np.array_equal(found[name], x) for name, x in wanted.items())
+    assert side.dtype == "float32"
+    assert (side.config, side.batch, side.model) == (CONFIGS[family], None, None)
+
+
+def test_weights_are_as_exact_as_the_file(tmp_path: Path) -> None:
+    """Though the run's own are rounded."""
+    tinyxp.save(llama(), tmp_path)
+    coarse = parse(f"{tmp_path}@numpy:float16")
+    assert coarse.weights is not None
+    name = "blocks.0.attn.q.weight"
+    assert np.array_equal(coarse.weights.read(name), llama()[name])
+    assert not np.array_equal(coarse.params[name], llama()[name])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("library", libraries("numpy", "torch", "jax"))
+@pytest.mark.parametrize("point", ["embed", "blocks.0.attn.weights", "blocks.1.mlp.hidden", "final_norm"])
+def test_a_run_goes_on_from_the_values_that_are_put_in(point: str, library: str) -> None:
+    params = llama().to(tinyxp.backend(library).xp)
+    side = as_side(params)
+    right = traced(llama(), IDS)
+    value = right[point][::-1].copy()
+    found = side.trace(BATCH, put={point: value})
+    wanted = port(llama(), lambda name, x: value if name == point else x)(IDS)
+    assert np.array_equal(found[point], value)
+    assert not np.array_equal(found["logits"], right["logits"])
+    for name, x in wanted.items():
+        assert found[name] == pytest.approx(x, rel=1e-4, abs=1e-4), name
+
+
+def test_who_can_be_run_again() -> None:
+    assert as_side(llama()).can_put
+    assert not as_side(port(llama())).can_put
+    assert not as_side(Recorded(BATCH, traced(llama(), IDS))).can_put
+
+
+@pytest.mark.parametrize("library", libraries("numpy", "torch", "jax", "strict"))
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16"])
+def test_a_function_may_give_arrays_of_any_library(library: str, dtype: str) -> None:
+    backend = tinyxp.backend(library)
+    with backend.float64():
+        if dtype not in backend.dtypes():
+            pytest.skip(f"{library} has no {dtype} here")
+        wanted = traced(llama(), IDS)["logits"]
+        given = backend.from_numpy(wanted, dtype=dtype)
+        side = as_side(lambda ids: given)
+        found = side.trace(BATCH)["logits"]
+    assert side.dtype == dtype
+    assert found.dtype == np.dtype("float32" if dtype == "bfloat16" else dtype)
+    assert found == pytest.approx(wanted, rel=1e-2)
+
+
+def test_lists_and_torch_modules_that_need_gradients_are_taken() -> None:
+    logits = traced(llama(), IDS)["logits"]
+    assert np.array_equal(as_side(lambda ids: logits.astype(float).tolist()).trace(BATCH)["logits"], logits)
+    torch = pytest.importorskip("torch")
+    given = torch.tensor(logits, requires_grad=True)
+    assert np.array_equal(as_side(lambda ids: given * 1).trace(BATCH)["logits"], logits)
+
+
+def test_what_a_function_says_it_computes_in_is_the_narrowest_of_its_points() -> None:
+    points = traced(llama(), IDS)
+    points["embed"] = points["embed"].astype(np.float64)
+    points["logits"] = points["logits"].astype(np.float16)
+    side = as_side(lambda ids: points)
+    side.trace(BATCH)
+    assert side.dtype == "float16"
+
+
+def test_one_sequence_may_lack_its_batch_axis() -> None:
+    one = Batch(IDS[:1])
+    points = {name: x[0] for name, x in traced(llama(), IDS[:1]).items()}
+    found = as_side(lambda ids: points).trace(one)
+    assert all(found[name].shape == (1, *x.shape) for name, x in points.items())
+    assert compare(llama(), lambda ids: points, IDS[:1]).agrees
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (np.zeros((2, 12)), r"F gave logits of shape \(2, 12\); \(b, t, n\) is wanted, with 2 rows"),
+        (np.zeros((3, 12, 61)), r"shape \(3, 12, 61\)"),
+        (np.zeros((2, 0, 61)), r"shape \(2, 0, 61\)"),
+        (np.zeros((2, 12, 61), int), r"trace point logits has dtype int64"),
+        (np.zeros((2, 12, 61), object), r"dtype object"),
+        (np.zeros((2, 12, 61), complex), r"dtype complex128"),
+        ({}, r"F gave no trace point"),
+        ({"mlp.hidden": np.zeros((2, 12, 61))}, r"trace point is 'mlp\.hidden'; known are embed, blocks"),
+        ({"blocks.0.attn.scores": np.zeros((2, 12, 12))}, r"blocks\.0\.attn\.scores of shape \(2, 12, 12\)"),
+        (None, r"logits"),
+        ("text", r"logits"),
+        ([[1.0], [1.0, 2.0]], r"logits"),
+        ({3: np.zeros((2, 12, 61))}, r"trace point is 3"),
+    ],
+)
+def test_what_a_function_must_give_is_said_in_a_line(answer: Any, said: str) -> None:
+    def f(ids: Any) -> Any:
+        return answer
+
+    with pytest.raises(ValueError, match=said) as error:
+        as_side(f, "F").trace(BATCH)
+    assert "\n" not in str(error.value)
+
+
+def test_a_mask_goes_to_functions_that_take_one_and_to_no_other() -> None:
+    mask = np.arange(12) >= np.array([[0], [4]])
+    seen: list[Any] = []
+
+    def takes(ids: Any, mask: Any = None) -> Any:
+        seen.append(mask)
+        return traced(llama(), ids, mask)
+
+    def takes_all(ids: Any, **named: Any) -> Any:
+        seen.append(named["mask"])
+        return traced(llama(), ids, **named)
+
+    for function in (takes, takes_all):
+        as_side(function).trace(Batch(IDS, mask))
+        assert np.array_equal(seen.pop(), mask)
+    as_side(takes).trace(BATCH)
+    assert seen == [None]
+    with pytest.raises(ValueError, match=r"F takes no mask, and there is padding"):
+        as_side(lambda ids: ids, "F").trace(Batch(IDS, mask))
+
+
+@pytest.mark.parametrize("wrong", [None, 3, [1, 2], b"holmes", {"logits": 1}])
+def test_what_is_no_side_is_named(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r"a side is .*; it must be a specification"):
+        as_side(wrong)
+
+
+def test_a_path_is_a_specification(tmp_path: Path) -> None:
+    tinyxp.save(gpt2(), tmp_path / "model")
+    side = as_side(tmp_path / "model")
+    assert isinstance(side, Model)
+    assert side.config == CONFIGS["gpt2"]
+
+
+def test_a_trace_without_a_point_is_refused() -> None:
+    with pytest.raises(ValueError, match="A: holds no trace point"):
+        compare(Recorded(BATCH, {}), llama())
+
+
+def test_transformers_own_is_a_side_with_weights(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    tinyxp.save(llama(), tmp_path)
+    side = parse(f"hf:{tmp_path}")
+    assert side.config == LLAMA_SMALL
+    assert side.weights is not None
+    name = "blocks.1.attn.k.weight"
+    assert np.array_equal(side.weights.read(name), llama()[name])
+    assert (side.can_put, side.model) == (True, str(tmp_path))
+    value = traced(llama(), IDS)["blocks.0.residual"][::-1].copy()
+    found = side.trace(BATCH, put={"blocks.0.residual": value})
+    wanted = as_side(llama()).trace(BATCH, put={"blocks.0.residual": value})
+    assert found["logits"] == pytest.approx(wanted["logits"], rel=1e-4, abs=1e-5)
+    assert side.dtype == "float32"

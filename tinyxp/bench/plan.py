@@ -1,0 +1,96 @@
+"""What is to be measured, and the parameters that it is measured with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tinyxp.bench.timing import REST
+from tinyxp.checks import as_integer
+from tinyxp.config import PRESETS, Config
+from tinyxp.formats import load, load_config
+from tinyxp.params import Params, init
+from tinyxp.registry import Backend, available_backends
+
+LENGTHS = (16, 64, 256, 1024)
+BATCHES = (1, 2, 4, 8)
+PROMPT = 128
+WARMUP = 1
+STEPS = 3
+"""As many measurements of a step for each of a prefill: it is short, and the number that most people want."""
+USUAL = ("numpy", "torch", "jax")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A model on some backends in some dtypes.
+
+    Raises ValueError naming the field: a prompt that is not below the context, more repeats than fit it.
+    """
+
+    model: str
+    backends: tuple[str, ...]
+    dtypes: tuple[str, ...] = ("float32",)
+    prompt: int | None = None
+    """Tokens; None for 128, or half of a context that is not longer than that."""
+    repeats: int = 5
+    rest: float = REST
+    """Seconds before each measurement."""
+    threads: int | None = None
+    """What each library was told, before it was imported; None where it chooses."""
+
+    def __post_init__(self) -> None:
+        context = self.config.max_seq_len
+        if self.prompt is not None and as_integer("prompt", self.prompt, low=1) >= context:
+            raise ValueError(
+                f"prompt is {self.prompt}; it must be below {context}, the context of {self.model}"
+            )
+        most = (context - WARMUP - 1) // STEPS
+        if as_integer("repeats", self.repeats, low=1) > most:
+            raise ValueError(
+                f"repeats is {self.repeats}; at most {most} fit into {context}, the context of {self.model}"
+            )
+        for field in ("backends", "dtypes"):
+            if not getattr(self, field):
+                raise ValueError(f"{field} is empty; it must name one at least")
+
+    @property
+    def is_preset(self) -> bool:
+        """Whether the model is named, and its weights are random; a path goes first."""
+        return self.model in PRESETS and not Path(self.model).exists()
+
+    @cached_property
+    def config(self) -> Config:
+        """The model's."""
+        return Config.preset(self.model) if self.is_preset else load_config(self.model)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The length of the prompt."""
+        return self.prompt or min(PROMPT, max(1, self.config.max_seq_len // 2))
+
+    @property
+    def lengths(self) -> list[int]:
+        """The lengths of text to measure at, the prompt's among them, within the context."""
+        within = {length for length in LENGTHS if length <= self.config.max_seq_len}
+        return sorted(within | {self.prompt_tokens})
+
+    @property
+    def steps(self) -> int:
+        """How many steps a decoder takes for one measurement."""
+        return WARMUP + STEPS * self.repeats
+
+    def params(self, backend: Backend, dtype: str) -> Params:
+        """The model's parameters, random ones for a preset; ValueError for a dtype that the backend lacks."""
+        if dtype == "int8":
+            return backend.int8(self.params(backend, "float32"))
+        if self.is_preset:
+            return init(self.config, xp=backend.xp, dtype=dtype)
+        return load(self.model, xp=backend.xp, dtype=dtype)
+
+
+def installed() -> tuple[str, ...]:
+    """Those of the usual backends whose libraries are installed."""
+    versions = available_backends()
+    return tuple(name for name in USUAL if versions[name] is not None)
