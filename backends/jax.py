@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tinyxp.dtypes import dtype_name
 from tinyxp.inputs import Inputs, prepare
 from tinyxp.model import run
 from tinyxp.ops import Kernels, untapped
 from tinyxp.params import Params
-from tinyxp.registry import Backend, dtype_name
+from tinyxp.registry import Backend
 
 from .jax_decoding import JaxDecoder, attention, linear, stacked, write_cache
 from .jax_loss import linear_cross_entropy

@@ -22,6 +22,7 @@ from transformers.utils import logging
 
 import tinyxp
 from tinyxp import registry
+from tinyxp.dtypes import dtype_name
 from tinyxp.errors import CheckpointError, UnsupportedModelError
 from tinyxp.formats.included import included
 from tinyxp.inputs import Range, host_integers, host_mask
@@ -150,7 +151,7 @@ def open_model(path: str | os.PathLike[str], dtype: str | None = None) -> Any:
     folder = Path(path) if Path(path).exists() else included(path)
     if folder is None or not folder.is_dir():
         params = tinyxp.load(path)
-        return model(params, dtype or registry.dtype_name(params.dtype))
+        return model(params, dtype or dtype_name(params.dtype))
     try:
         found, report = _from_folder(folder, dtype or "auto")
     except Exception as error:  # its own, safetensors', huggingface_hub's and whatever a bad config leads to

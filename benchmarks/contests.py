@@ -199,7 +199,7 @@ def vector_pass(params: Params) -> Callable[[], Any]:
         parts = {part for name in weights if "+" in name for part in name.removesuffix(".weight").split("+")}
         matrices += [x for name, x in weights.items() if name.removesuffix(".weight") not in parts]
     matrices.append(params["embed.weight"])
-    dtype = tinyxp.registry.dtype_name(params.dtype)
+    dtype = tinyxp.dtype_name(params.dtype)
     vectors = {
         width: backend.from_numpy(np.ones(width), dtype=dtype) for width in {w.shape[1] for w in matrices}
     }

@@ -33,9 +33,6 @@ LLAMA_CONFIG = Config(vocab_size=11, d_model=8, d_ff=12, n_layers=2, n_heads=2, 
 LLAMA_TIED_CONFIG = replace(LLAMA_CONFIG, tie_embeddings=True)
 CONFIGS = {"gpt2": GPT2_CONFIG, "llama": LLAMA_CONFIG}
 
-EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
-"""The distance from 1 to the next number of each dtype; rounding costs half of it."""
-
 FLOAT32 = 1e-5
 """Two float32 runs of these small models, logits of size 3, in whatever order they sum."""
 

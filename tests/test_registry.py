@@ -307,5 +307,5 @@ def test_dtypes_need_not_be_hashable_nor_comparable_with_another_library_s() -> 
 
         __hash__ = str.__hash__
 
-    assert tinyxp.registry.dtype_name(Dtype()) == "float32"
-    assert tinyxp.registry.dtype_name("acme.float32") == tinyxp.registry.dtype_name(Touchy("acme.float32"))
+    assert tinyxp.dtype_name(Dtype()) == "float32"
+    assert tinyxp.dtype_name("acme.float32") == tinyxp.dtype_name(Touchy("acme.float32"))

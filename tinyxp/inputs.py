@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tinyxp import registry
+from tinyxp.dtypes import bare_name, dtype_name
 from tinyxp.ops import IGNORED, Kernels, cast, untapped
 from tinyxp.params import Params
-from tinyxp.registry import Backend, bare_name, dtype_name
+from tinyxp.registry import Backend
 from tinyxp.typing import Array, Namespace, Tap
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import numpy as np
 from tinyxp import registry
 from tinyxp.checks import as_integer
 from tinyxp.config import Config
+from tinyxp.dtypes import dtype_name
 from tinyxp.registry import Backend
 from tinyxp.typing import Array, Namespace
 
@@ -209,7 +210,7 @@ def _owner(name: str, x: Array) -> Backend:
     """The library of a parameter; ValueError naming it where it is no floating array of a known one."""
     try:
         owner = registry.backend_of(x)
-        registry.dtype_name(x.dtype)
+        dtype_name(x.dtype)
     except ValueError as error:
         raise ValueError(f"parameter {name}: {error}") from None
     return owner

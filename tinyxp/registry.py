@@ -10,12 +10,13 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import lru_cache, partial
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tinyxp.dtypes import DTYPES, dtype_name
 from tinyxp.typing import Array, Namespace
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tinyxp.params import Params
 
 GROUP = "tinyxp.backends"
-DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
 class Backend:
@@ -219,28 +219,6 @@ class Backend:
     def float64(self) -> AbstractContextManager[Any]:
         """Within it the library computes in float64, if it ever does."""
         return nullcontext()
-
-
-def bare_name(dtype: Any) -> str:
-    """The name of any library's dtype without the library's: torch.int64 -> "int64"."""
-    return _numpys_name(dtype) if isinstance(dtype, np.dtype) else str(dtype).rsplit(".", 1)[-1]
-
-
-@lru_cache(maxsize=64)
-def _numpys_name(dtype: np.dtype) -> str:
-    """NumPy, and so JAX, makes it anew in three microseconds."""
-    return dtype.name
-
-
-def dtype_name(dtype: Any) -> str:
-    """The bare name of a floating dtype of any library, or of a name; ValueError for any other."""
-    name = bare_name(dtype)
-    if isinstance(dtype, type):  # np.float32 and jnp.float32 are classes
-        with suppress(TypeError):
-            name = np.dtype(dtype).name
-    if name not in DTYPES:
-        raise ValueError(f"dtype is {dtype!r}; known are {', '.join(DTYPES)}")
-    return name
 
 
 _known: dict[str, EntryPoint] = {}

@@ -10,7 +10,6 @@ import pytest
 
 import tinyxp
 from tests.reference import (
-    EPSILON,
     GPT2_CONFIG,
     IDS,
     LLAMA_CONFIG,
@@ -24,6 +23,7 @@ from tests.reference import (
     libraries,
 )
 from tinyxp import Params, forward, ops
+from tinyxp.dtypes import EPSILON
 from tinyxp.testing.laws.reference import exact
 from tinyxp.testing.strategies import random_arrays
 from tinyxp.testing.subject import POOL

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tests.reference import EPSILON, IDS, array, distance, filled, float64_on, host, kind, libraries
+from tests.reference import IDS, array, distance, filled, float64_on, host, kind, libraries
 from tinyxp import Config, forward, ops
 from tinyxp.decoding import new_decoder
+from tinyxp.dtypes import EPSILON
 
 
 def kernels() -> list[Any]:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tinyxp.doctor.distance import (
-    EPSILON,
     Distance,
     by_position,
     excess,
@@ -17,6 +16,7 @@ from tinyxp.doctor.distance import (
     relative_excess,
     rounded,
 )
+from tinyxp.dtypes import EPSILON
 
 ALL = np.ones((1, 1), bool)
 INF, NAN = math.inf, math.nan

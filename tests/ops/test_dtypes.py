@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 import tinyxp
-from tests.reference import EPSILON, array, distance, float64_on, host, kind
+from tests.reference import array, distance, float64_on, host, kind
 from tinyxp import ops
+from tinyxp.dtypes import EPSILON
 
 
 def every_op(x: Any, w: Any, xp: Any) -> dict[str, Any]:

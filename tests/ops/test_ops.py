@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import tinyxp
-from tests.reference import EPSILON, array, distance, float64_on, host, kind, libraries
+from tests.reference import array, distance, float64_on, host, kind, libraries
 from tinyxp import ops
+from tinyxp.dtypes import EPSILON
 
 # Linear
 

@@ -10,9 +10,9 @@ import numpy as np
 from tinyxp.bench.arithmetic import matrices, nbytes
 from tinyxp.bench.timing import timed
 from tinyxp.bench.work import Work, inferred
+from tinyxp.dtypes import dtype_name
 from tinyxp.inputs import as_kernels
 from tinyxp.params import Params
-from tinyxp.registry import dtype_name
 
 LARGEST = 2048
 """The width of the product's matrices."""

@@ -15,8 +15,8 @@ from tinyxp.bench.machine import machine
 from tinyxp.bench.memory import UNCOUNTED, Memory, memory
 from tinyxp.bench.plan import BATCHES, STEPS, WARMUP, Plan
 from tinyxp.bench.timing import Times, by_turns, timed
+from tinyxp.dtypes import dtype_name
 from tinyxp.params import Params
-from tinyxp.registry import dtype_name
 
 Piece = Callable[[Params], work.Work]
 

@@ -68,9 +68,9 @@ def generate(
     """
     limit_threads(threads)
     import tinyxp
+    from tinyxp.dtypes import dtype_name
     from tinyxp.formats import load_config
     from tinyxp.formats.included import FIRST, included
-    from tinyxp.registry import dtype_name
 
     if prompt == "-":
         if sys.stdin is None:

@@ -152,8 +152,8 @@ def _chosen(patterns: str, names: Iterable[str]) -> list[str]:
 
 def _record(run: Run, chosen: list[str]) -> dict[str, Any]:
     """What the walk tells, for JSON: a number that is not finite is null, and how many there are is told."""
+    from tinyxp.dtypes import dtype_name
     from tinyxp.html.measure import next_tokens
-    from tinyxp.registry import dtype_name
 
     return {
         "dtype": dtype_name(run.params.dtype),
@@ -167,7 +167,7 @@ def _record(run: Run, chosen: list[str]) -> dict[str, Any]:
 def _figures(run: Run, name: str) -> dict[str, Any]:
     import numpy as np
 
-    from tinyxp.registry import dtype_name
+    from tinyxp.dtypes import dtype_name
 
     x = run.point(name)
     figures = {"min": x.min(), "max": x.max(), "mean": x.mean(), "rms": np.sqrt(np.mean(x * x))}

@@ -10,20 +10,14 @@ import numpy as np
 
 from tinyxp.checks import as_integer
 from tinyxp.doctor import truth
-from tinyxp.doctor.distance import (
-    EPSILON,
-    Distance,
-    by_position,
-    excess,
-    measure,
-    relative_excess,
-)
+from tinyxp.doctor.distance import Distance, by_position, excess, measure, relative_excess
 from tinyxp.doctor.notes import notes, some
 from tinyxp.doctor.points import Batch, axes, counted, ordered, points_of
 from tinyxp.doctor.sides import Side, Trace, as_side
 from tinyxp.doctor.tokens import continued, first_token
 from tinyxp.doctor.truth import Weights
 from tinyxp.doctor.verdicts import CARRIED, EXACT, FAULT, NOISE, SHAPE, Comparison, Row
+from tinyxp.dtypes import EPSILON
 from tinyxp.inputs import Range, host_integers, host_mask
 
 DRAWN = 32

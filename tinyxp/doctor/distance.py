@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
-"""The distance from 1 to the next number of each dtype."""
+from tinyxp.dtypes import EPSILON
+
 RMS_FACTOR, WORST_FACTOR = 10.0, 16.0
 """How many times the error of a right implementation another one may have: orders of summation differ."""
 RELATIVE = {"float64": 1e-13, "float32": 2e-5, "bfloat16": 5e-2, "float16": 1e-2}

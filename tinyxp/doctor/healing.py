@@ -11,10 +11,11 @@ import numpy as np
 from tinyxp.config import Config
 from tinyxp.doctor import truth
 from tinyxp.doctor.comparing import Noise
-from tinyxp.doctor.distance import EPSILON, excess, measure
+from tinyxp.doctor.distance import excess, measure
 from tinyxp.doctor.faults.matrices import MATRICES
 from tinyxp.doctor.points import Batch, counted, order
 from tinyxp.doctor.sides import Model, Side, Trace
+from tinyxp.dtypes import EPSILON
 from tinyxp.params import Params, parameter_shapes
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from tinyxp.doctor.choices import F
 from tinyxp.doctor.comparing import Noise
-from tinyxp.doctor.distance import EPSILON, Distance, excess, measure
+from tinyxp.doctor.distance import Distance, excess, measure
 from tinyxp.doctor.points import Batch, block_of, counted, kind
 from tinyxp.doctor.sides import Trace
 from tinyxp.doctor.truth import Weights
 from tinyxp.doctor.variant import Passes, Seen, Variant
+from tinyxp.dtypes import EPSILON
 
 
 class Error(NamedTuple):

@@ -15,7 +15,8 @@ import numpy as np
 from tinyxp import registry
 from tinyxp.doctor.points import axes, order, ordered
 from tinyxp.doctor.recorded import check_dtype, form, write_trace
-from tinyxp.registry import DTYPES, Backend, bare_name
+from tinyxp.dtypes import DTYPES, bare_name
+from tinyxp.registry import Backend
 
 T = TypeVar("T")
 

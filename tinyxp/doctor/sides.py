@@ -15,15 +15,15 @@ import numpy as np
 
 from tinyxp import registry
 from tinyxp.config import Config
-from tinyxp.doctor.distance import EPSILON
 from tinyxp.doctor.points import Batch, axes, ordered
 from tinyxp.doctor.recorded import Recorded, check_dtype, form
 from tinyxp.doctor.truth import Weights
+from tinyxp.dtypes import EPSILON, dtype_name
 from tinyxp.formats import load, load_config, open_checkpoint
 from tinyxp.inputs import as_kernels
 from tinyxp.model import forward
 from tinyxp.params import Params
-from tinyxp.registry import Backend, dtype_name
+from tinyxp.registry import Backend
 from tinyxp.typing import Array
 
 Trace = dict[str, np.ndarray]

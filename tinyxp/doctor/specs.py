@@ -14,8 +14,8 @@ from typing import Any
 from tinyxp.adoption import adopt
 from tinyxp.doctor.recorded import is_trace, read_trace
 from tinyxp.doctor.sides import Function, Model, Record, Side, Transformers, failure
+from tinyxp.dtypes import DTYPES
 from tinyxp.errors import CheckpointError
-from tinyxp.registry import DTYPES
 
 FORMS = "MODEL@BACKEND:DTYPE, hf:MODEL, a trace (.npz, .safetensors), package.module:function"
 _WHERE = re.compile(r"(?P<backend>[A-Za-z_][\w.]*)?(?P<plus>(\+\w+)*)(:(?P<dtype>\w+))?")

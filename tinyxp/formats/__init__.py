@@ -12,6 +12,7 @@ import numpy as np
 
 from tinyxp import registry
 from tinyxp.config import Config
+from tinyxp.dtypes import dtype_name
 from tinyxp.errors import CheckpointError
 from tinyxp.files import PICKLES, exists, pickle_error, replacing
 from tinyxp.formats import hub
@@ -122,7 +123,7 @@ def convert(src: PathLike, dst: PathLike, *, progress: Progress | None = None) -
 
 def _weight(x: Array) -> Weight:
     owner = registry.backend_of(x)
-    return Weight(tuple(x.shape), registry.dtype_name(x.dtype), lambda: owner.to_numpy(x))
+    return Weight(tuple(x.shape), dtype_name(x.dtype), lambda: owner.to_numpy(x))
 
 
 def open_checkpoint(path: PathLike) -> Checkpoint:

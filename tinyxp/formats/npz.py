@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp.config import Config
+from tinyxp.dtypes import ITEMSIZE
 from tinyxp.errors import CheckpointError
 from tinyxp.files import (
     JSON_LIMIT,
@@ -30,7 +31,7 @@ from tinyxp.files import (
     replacing,
     stored,
 )
-from tinyxp.formats.plan import ITEMSIZE, Checkpoint, Rule, Tensor, Weight, fit, listed
+from tinyxp.formats.plan import Checkpoint, Rule, Tensor, Weight, fit, listed
 from tinyxp.params import parameter_shapes
 
 RECORD = "__tinyxp__"

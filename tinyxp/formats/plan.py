@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxp.config import Config
+from tinyxp.dtypes import ITEMSIZE
 from tinyxp.errors import CheckpointError
 from tinyxp.params import parameter_shapes
 
 Shapes = Mapping[str, tuple[int, ...]]
 KINDS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """The floating dtypes by their names in safetensors and in GGUF."""
-ITEMSIZE = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from tinyxp.dtypes import ITEMSIZE
 from tinyxp.errors import CheckpointError
 from tinyxp.files import check_name, floats, map_file, naming, parse_json, stored
-from tinyxp.formats.plan import ITEMSIZE, KINDS, Tensor, Weight
+from tinyxp.formats.plan import KINDS, Tensor, Weight
 
 NAMES = {kind: name for name, kind in KINDS.items()}
 _OF_BITS = {

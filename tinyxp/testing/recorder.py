@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxp import registry
-from tinyxp.registry import Backend, bare_name
+from tinyxp.dtypes import bare_name
+from tinyxp.registry import Backend
 from tinyxp.typing import Namespace
 
 _FUNCTIONS = """

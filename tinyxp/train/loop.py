@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tinyxp.dtypes import dtype_name
 from tinyxp.inputs import as_params
 from tinyxp.ops import IGNORED
 from tinyxp.params import Params
-from tinyxp.registry import dtype_name
 from tinyxp.text.windows import Windows
 from tinyxp.train.evaluation import evaluate
 from tinyxp.train.objective import (

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tinyxp.dtypes import bare_name
 from tinyxp.inputs import as_kernels
 from tinyxp.model import loss
 from tinyxp.ops import IGNORED, Kernels
 from tinyxp.params import Params
-from tinyxp.registry import Backend, bare_name
+from tinyxp.registry import Backend
 from tinyxp.text.windows import Windows
 from tinyxp.train.recipe import Recipe
 from tinyxp.typing import Array, Tap

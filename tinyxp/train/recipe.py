@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinyxp.checks import as_integer, as_positive, is_number
-from tinyxp.registry import dtype_name
+from tinyxp.dtypes import dtype_name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tests.reference import EPSILON, drawn, host, libraries, their_model
+from tests.reference import drawn, host, libraries, their_model
 from tinyxp import Config, Params
+from tinyxp.dtypes import EPSILON
 
 from .planted import BASES, IDS, MASK, PLANTED, Planted, config_of, open_port, state_of
 from .port_table import LINEAR, LLAMA3

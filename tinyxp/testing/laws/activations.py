@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tinyxp.dtypes import EPSILON
 from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.operands import EPSILON, dtypes, gradient, normal, rounded, shapes, silence, tight
+from tinyxp.testing.laws.operands import dtypes, gradient, normal, rounded, shapes, silence, tight
 from tinyxp.testing.strategies import seeds
 from tinyxp.testing.subject import Decoder
 

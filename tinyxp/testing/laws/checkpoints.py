@@ -16,10 +16,10 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from tinyxp.config import Config
+from tinyxp.dtypes import bare_name
 from tinyxp.errors import UnsupportedModelError
 from tinyxp.formats import convert, load, load_config, save
 from tinyxp.params import Params
-from tinyxp.registry import bare_name
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.strategies import configs, random_arrays, seeds
 from tinyxp.testing.subject import POOL

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tinyxp.dtypes import bare_name
 from tinyxp.params import Params
-from tinyxp.registry import bare_name
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.caching import fed, pieces
 from tinyxp.testing.laws.padding import padded

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.registry import bare_name
+from tinyxp.dtypes import EPSILON, bare_name
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.operands import (
-    EPSILON,
     LARGEST,
     applied,
     dtypes,

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tinyxp.dtypes import EPSILON
 from tinyxp.testing.strategies import Range
 from tinyxp.testing.subject import Decoder
 
-EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-"""The step from 1 to the next number of a dtype; one rounding moves a number by at most half of it."""
 LARGEST = {"float64": 2.0**1023, "float32": 2.0**127, "float16": 2.0**15, "bfloat16": 2.0**127}
 """The largest power of two: half of the largest number is half an EPSILON below it."""
 

@@ -8,19 +8,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.registry import bare_name
+from tinyxp.dtypes import EPSILON, bare_name
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.attention import tapped
-from tinyxp.testing.laws.operands import (
-    EPSILON,
-    applied,
-    call,
-    dtypes,
-    normal,
-    rounded,
-    rounded_once,
-    widest,
-)
+from tinyxp.testing.laws.operands import applied, call, dtypes, normal, rounded, rounded_once, widest
 from tinyxp.testing.strategies import seeds
 from tinyxp.testing.subject import Decoder
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tinyxp.dtypes import EPSILON
 from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.operands import EPSILON, applied, dtypes, normal, rounded, shapes, tight
+from tinyxp.testing.laws.operands import applied, dtypes, normal, rounded, shapes, tight
 from tinyxp.testing.strategies import seeds
 from tinyxp.testing.subject import Decoder
 

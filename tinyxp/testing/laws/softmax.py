@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tinyxp.dtypes import EPSILON
 from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.operands import EPSILON, LARGEST, dtypes, gradient, normal, rounded, shapes, silence
+from tinyxp.testing.laws.operands import LARGEST, dtypes, gradient, normal, rounded, shapes, silence
 from tinyxp.testing.strategies import seeds
 from tinyxp.testing.subject import Decoder
 
