@@ -25,7 +25,7 @@ from tinyxp import registry
 from tinyxp.dtypes import dtype_name
 from tinyxp.errors import CheckpointError, UnsupportedModelError
 from tinyxp.formats.included import included
-from tinyxp.inputs import Range, host_integers, host_mask
+from tinyxp.inputs import Bounds, as_host_integers, as_host_mask
 
 from .transformers import _without_bars, model
 
@@ -187,13 +187,13 @@ def _arguments(found: Any, ids: Any, mask: Any, positions: Any) -> dict[str, tor
     """What its forward takes. The mask is always given: without one, transformers takes positions that jump
     for several texts in one row, which do not see each other."""
     config = found.config
-    ids = host_integers(ids, Range("ids", config.vocab_size, "the vocabulary size"))
-    mask = np.ones(ids.shape, dtype=bool) if mask is None else host_mask(mask, ids.shape)
+    ids = as_host_integers(ids, Bounds("ids", config.vocab_size, "the vocabulary size"))
+    mask = np.ones(ids.shape, dtype=bool) if mask is None else as_host_mask(mask, ids.shape)
     if positions is None:
         positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0)
-    learned = Range("positions", config.max_position_embeddings, "max_position_embeddings")
-    any_position = Range("positions", 2**31, "the limit")
-    positions = host_integers(positions, learned if config.model_type == "gpt2" else any_position)
+    learned = Bounds("positions", config.max_position_embeddings, "max_position_embeddings")
+    any_position = Bounds("positions", 2**31, "the limit")
+    positions = as_host_integers(positions, learned if config.model_type == "gpt2" else any_position)
     if positions.shape not in ((1, ids.shape[1]), ids.shape):
         raise ValueError(f"positions has shape {positions.shape}; ids has {ids.shape}")
     arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64), "position_ids": positions}

@@ -16,7 +16,8 @@ from tinyxp import Params, ops
 from tinyxp.doctor import compare, read_trace
 from tinyxp.doctor.points import points_of
 from tinyxp.doctor.recorded import form
-from tinyxp.model import join_heads, rope_frequencies, split_heads
+from tinyxp.model import join_heads, split_heads
+from tinyxp.rope import rope_frequencies
 
 LLAMA = BASES["llama"]
 PAGE = (Path(__file__).parents[2] / "docs" / "recording.md").read_text(encoding="utf-8")

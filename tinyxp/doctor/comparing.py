@@ -18,7 +18,7 @@ from tinyxp.doctor.tokens import continued, first_token
 from tinyxp.doctor.truth import Weights
 from tinyxp.doctor.verdicts import CARRIED, EXACT, FAULT, NOISE, SHAPE, Comparison, Row
 from tinyxp.dtypes import EPSILON
-from tinyxp.inputs import Range, host_integers, host_mask
+from tinyxp.inputs import Bounds, as_host_integers, as_host_mask
 
 DRAWN = 32
 """How many ids are drawn where none are given."""
@@ -55,7 +55,7 @@ def batch_for(a: Side, b: Side, ids: Any, mask: Any) -> Batch:
     """What goes into both: the ids given, those of a recorded trace, or drawn ones."""
     recorded = [side for side in (a, b) if side.batch is not None]
     if ids is not None:
-        batch = Batch(host_integers(ids, Range("ids", 2**31, "the limit")))
+        batch = Batch(as_host_integers(ids, Bounds("ids", 2**31, "the limit")))
     elif recorded:
         assert recorded[0].batch is not None
         batch = recorded[0].batch
@@ -64,7 +64,7 @@ def batch_for(a: Side, b: Side, ids: Any, mask: Any) -> Batch:
     else:
         batch = Batch(drawn_ids(a, b))
     if mask is not None:
-        batch = Batch(batch.ids, host_mask(mask, batch.ids.shape))
+        batch = Batch(batch.ids, as_host_mask(mask, batch.ids.shape))
     for side in recorded:
         assert side.batch is not None
         if not np.array_equal(side.batch.ids, batch.ids):
@@ -77,7 +77,7 @@ def batch_for(a: Side, b: Side, ids: Any, mask: Any) -> Batch:
     for side in (a, b):
         if side.config is not None:
             limit = side.config.vocab_size
-            host_integers(batch.ids, Range("ids", limit, f"the vocabulary size of {side.name},"))
+            as_host_integers(batch.ids, Bounds("ids", limit, f"the vocabulary size of {side.name},"))
     if not batch.real.any():
         raise ValueError("mask has no real token: there is nothing to compare")
     return batch

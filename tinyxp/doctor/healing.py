@@ -16,7 +16,8 @@ from tinyxp.doctor.faults.matrices import MATRICES
 from tinyxp.doctor.points import Batch, counted, order
 from tinyxp.doctor.sides import Model, Side, Trace
 from tinyxp.dtypes import EPSILON
-from tinyxp.params import Params, parameter_shapes
+from tinyxp.params import Params
+from tinyxp.shapes import parameter_shapes
 
 
 class Differences(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinyxp.config import Config
+from tinyxp.config import MLPS, Config
 
 BLOCK_POINTS = (
     "attn_norm", "attn.q", "attn.k", "attn.v", "attn.q_rotated", "attn.k_rotated", "attn.scores",
@@ -66,7 +66,7 @@ def kind(name: str) -> str:
 def points_of(config: Config) -> list[str]:
     """The points of a model of this config, in order."""
     absent = set() if config.position == "rope" else {"attn.q_rotated", "attn.k_rotated"}
-    absent |= set() if config.mlp == "swiglu" else {"mlp.gate"}
+    absent |= set() if MLPS[config.mlp].gated else {"mlp.gate"}
     blocks = (
         f"blocks.{i}.{name}" for i in range(config.n_layers) for name in BLOCK_POINTS if name not in absent
     )

@@ -18,14 +18,14 @@ from tinyxp.errors import CheckpointError
 from tinyxp.files import FILE_LIMIT, check_name, folder, map_file, naming, replacing
 from tinyxp.formats.npz import _HEADER
 from tinyxp.formats.safetensors_file import read_safetensors
-from tinyxp.inputs import Range, host_integers, host_mask
+from tinyxp.inputs import Bounds, as_host_integers, as_host_mask
 
 SUFFIXES = (".npz", ".safetensors")
 _INTEGERS = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?"}
 _NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "bool": "BOOL"}
 _FLOATS = ("float64", "float32", "float16")
 _DESCR = re.compile(r"[<>|=](f[248]|[iu][1248]|b1)")
-_ANY_ID = Range("ids", 2**31, "the limit")
+_ANY_ID = Bounds("ids", 2**31, "the limit")
 _FORMS = {
     "attn.q": "(b, t, h*hd)",
     "attn.k": "(b, t, g*hd)",
@@ -183,10 +183,10 @@ def checked(points: Mapping[str, np.ndarray], ids: Any, mask: Any = None) -> Rec
     One sequence may come without its batch axis: ids (t,), arrays (t, ...) or (heads, t, ...).
     """
     ids = _native(np.asarray(ids))
-    ids = host_integers(ids[None] if ids.ndim == 1 else ids, _ANY_ID)
+    ids = as_host_integers(ids[None] if ids.ndim == 1 else ids, _ANY_ID)
     if mask is not None:
         mask = _native(np.asarray(mask))
-        mask = host_mask(mask[None] if mask.ndim == 1 else mask, ids.shape)
+        mask = as_host_mask(mask[None] if mask.ndim == 1 else mask, ids.shape)
     if not points:
         raise ValueError("there is no trace point besides ids")
     b, t = ids.shape

@@ -68,10 +68,10 @@ class Recorder:
             self._arrays[name] = check_dtype(name, values)
 
         try:
-            owner.tell(x, told)
+            owner.deliver(x, told)
         except ValueError as error:
             raise ValueError(f"trace point {name}: {error}") from None
-        self._wait = owner.hear
+        self._wait = owner.await_callbacks
 
     @property
     def points(self) -> dict[str, np.ndarray]:

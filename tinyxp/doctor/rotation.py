@@ -8,7 +8,7 @@ import numpy as np
 
 from tinyxp.doctor.choices import F, Values
 from tinyxp.doctor.distance import rounded
-from tinyxp.model import rope_frequencies
+from tinyxp.rope import rope_frequencies
 
 
 def positions(v: Values) -> F:

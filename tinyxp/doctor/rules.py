@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp import ops
+from tinyxp.config import MLPS
 from tinyxp.doctor.choices import SCALES, F, Values
 from tinyxp.doctor.distance import rounded
 from tinyxp.doctor.rotation import positions, turned
@@ -152,7 +153,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def hidden(v: Values, kind: str, right: F) -> F:
-    gated = v.config.mlp == "swiglu"
+    gated = MLPS[v.config.mlp].gated
     act = ACTIVATIONS[v.choices.activation or ("silu" if gated else v.config.mlp)]
     if not gated:
         return act(v.points["mlp.up"])

@@ -19,6 +19,7 @@ from tinyxp.doctor.points import Batch, axes, ordered
 from tinyxp.doctor.recorded import Recorded, check_dtype, form
 from tinyxp.doctor.truth import Weights
 from tinyxp.dtypes import EPSILON, dtype_name
+from tinyxp.engine import engine_of
 from tinyxp.formats import load, load_config, open_checkpoint
 from tinyxp.inputs import as_kernels
 from tinyxp.model import forward
@@ -84,9 +85,9 @@ class Model(Side):
     def __post_init__(self) -> None:
         if self.dtype is not None:
             self.backend.dtype(self.dtype)
-        if self.kernels and not self.backend.kernels:
+        if self.kernels and not engine_of(self.backend).kernels:
             raise ValueError(f"{self.name}: {self.backend.name} brings no kernels")
-        if self.jit and type(self.backend).jit is Backend.jit:
+        if self.jit and not self.backend.compiles:
             raise ValueError(f"{self.name}: {self.backend.name} does not compile")
 
     @cached_property
@@ -131,7 +132,7 @@ class Model(Side):
 
     def trace(self, batch: Batch, put: Put | None = None) -> Trace:
         params, backend = self.params, self.backend
-        kernels = as_kernels(backend.kernels if self.kernels else None)
+        kernels = as_kernels(engine_of(backend).kernels if self.kernels else None)
         put = put or {}
 
         def run(params: Params, ids: Any, mask: Any) -> dict[str, Array]:

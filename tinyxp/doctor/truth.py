@@ -13,10 +13,11 @@ from tinyxp import ops, registry
 from tinyxp.config import Config
 from tinyxp.doctor.points import Batch
 from tinyxp.formats import open_checkpoint
-from tinyxp.inputs import Range, host_integers
+from tinyxp.inputs import Bounds, as_host_integers
 from tinyxp.model import forward
-from tinyxp.params import Params, parameter_shapes
+from tinyxp.params import Params
 from tinyxp.registry import Backend
+from tinyxp.shapes import parameter_shapes
 from tinyxp.typing import Array
 
 HostTap = Callable[[str, np.ndarray], np.ndarray]
@@ -75,7 +76,7 @@ def streamed(
     """
     backend = backend or registry.backend("numpy")
     config = replace(weights.config, tie_embeddings=False)
-    host_integers(ids, Range("ids", config.vocab_size, "the vocabulary size"))
+    as_host_integers(ids, Bounds("ids", config.vocab_size, "the vocabulary size"))
     used, renumbered = np.unique(ids, return_inverse=True)
     rows = backend.from_numpy(weights.read("embed.weight")[used], dtype=dtype)
     head = "embed.weight" if weights.config.tie_embeddings else "head.weight"
@@ -88,7 +89,7 @@ def streamed(
             return x
         return backend.from_numpy(x, dtype=dtype)
 
-    params = Params.made_when_asked(_Read(tuple(parameter_shapes(config)), read), config, backend)
+    params = Params.lazy(_Read(tuple(parameter_shapes(config)), read), config, backend)
     return params, renumbered.reshape(ids.shape)
 
 

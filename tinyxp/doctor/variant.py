@@ -9,18 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from tinyxp.cache import Layout, lay_out
+from tinyxp.cache import place
 from tinyxp.config import Config
 from tinyxp.doctor.choices import Choices, F, Values
 from tinyxp.doctor.distance import rounded
 from tinyxp.doctor.points import Batch
 from tinyxp.doctor.rules import again, normed
 from tinyxp.doctor.truth import Weights, widening_linear
-from tinyxp.inputs import prepare
-from tinyxp.model import NORMS, Context, block, embed, rotation
+from tinyxp.inputs import check_inputs
+from tinyxp.model import Context, block, embed, head, normalize
 from tinyxp.ops import Kernels
-from tinyxp.params import Params, block_shapes
+from tinyxp.params import Params
 from tinyxp.registry import backend
+from tinyxp.rope import rotation
+from tinyxp.shapes import block_shapes
 
 Change = Callable[[str, F, "Variant"], F]
 """A parameter's name, its value and the model it is of -> the value it has with a fault."""
@@ -93,11 +95,11 @@ class Passes:
         key = (id(batch), config)
         if key not in self._contexts:
             shown = {"embed.weight": np.zeros((1, 1))}  # of which only the library and the dtype are asked
-            params = Params.made_when_asked(shown, config, backend("numpy"))
-            layout: Layout = lay_out(prepare(params, batch.ids, None, batch.mask, None), None)
-            angles = rotation(config, layout.positions, np.dtype(np.float64), xp=self.xp, device=None)
+            params = Params.lazy(shown, config, backend("numpy"))
+            placement = place(check_inputs(params, batch.ids, None, batch.mask, None), None)
+            angles = rotation(config, placement.positions, np.dtype(np.float64), xp=self.xp, device=None)
             kernels = Kernels(linear=widening_linear)
-            self._contexts[key] = Context(config, kernels, layout, angles, self.xp), batch
+            self._contexts[key] = Context(config, kernels, placement, angles, self.xp), batch
         digits = v.chosen(i, kind).product_dtype
         found = self._contexts[key][0]
         return found if digits is None else found._replace(kernels=Kernels(linear=partial(linear, digits)))
@@ -142,13 +144,14 @@ class Passes:
         asked = _Asked(v.parameter, [f"final_norm.{end}" for end in ends])
         values = Values(v.chosen(None, "final_norm"), config, v.batch, asked.get)
         values.points["input"] = x
-        right: Any = NORMS[config.norm](asked, "final_norm", x, ctx)
+        right: Any = normalize(asked, "final_norm", x, ctx)
         x = see("final_norm", again(values, "final_norm", right))
         if logits:
             values.choices = v.chosen(None, "logits")
-            table = v.parameter("embed.weight" if config.tie_embeddings else "head.weight")
+            names = ["embed.weight" if config.tie_embeddings else "head.weight"]
+            asked = _Asked(v.parameter, [*names, *(["head.bias"] if config.head_bias else [])])
             ctx = self._context(v, None, "logits")
-            see("logits", again(values, "logits", ctx.kernels.linear(x, table, None, xp=self.xp)))
+            see("logits", again(values, "logits", ctx.kernels.linear(x, *head(asked, config), xp=self.xp)))
 
 
 class _Asked(Mapping[str, F]):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tinyxp.config import Config
+from tinyxp.config import MLPS, Config
 from tinyxp.doctor.faults.record import Fault, choosing
 
 
 def feed_forward(config: Config) -> Iterator[Fault]:
-    gated = config.mlp == "swiglu"
+    gated = MLPS[config.mlp].gated
     right = "silu" if gated else config.mlp
     long = {
         "silu": "SiLU",

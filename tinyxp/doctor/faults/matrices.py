@@ -11,7 +11,7 @@ from tinyxp.doctor.choices import F
 from tinyxp.doctor.distance import rounded
 from tinyxp.doctor.faults.record import Fault, changing, within
 from tinyxp.doctor.variant import Variant
-from tinyxp.params import block_shapes
+from tinyxp.shapes import block_shapes
 
 MATRICES = {
     "attn.q": "attn.q",

@@ -16,7 +16,7 @@ from tinyxp.doctor.fits.values import Fit, given, values
 from tinyxp.doctor.held import Error, Held
 from tinyxp.doctor.points import block_of, kind
 from tinyxp.doctor.variant import Variant
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 MOST_ROWS = 4096
 """Up to so many rows of a matrix are looked for in another order."""
