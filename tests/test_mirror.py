@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
-PACKAGES = ("tinyxp", "backends", "benchmarks", "tools")
+PACKAGES = ("tinyxp", "backends", "tools")
 WITHOUT = {"tinyxp/__main__.py", "tinyxp/typing.py", "tinyxp/errors.py"}
 """Modules without code of their own to test."""
 
