@@ -156,7 +156,7 @@ class Config:
 
     @classmethod
     def preset(cls, name: str) -> Config:
-        """Return the configuration of a published model: tiny, gpt2, gpt2-untied, smollm2-135m, qwen2-0.5b, book."""
+        """Return the config of a published model: tiny, gpt2, gpt2-untied, smollm2-135m, qwen2-0.5b, book."""
         if not isinstance(name, str) or name not in PRESETS:
             raise ValueError(f"preset is {name!r}; known are {', '.join(sorted(PRESETS))}")
         return cls(**PRESETS[name])
