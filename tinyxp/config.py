@@ -66,7 +66,7 @@ class RopeScaling:
 
     @classmethod
     def parse(cls, value: RopeScaling | Mapping[str, Any] | None) -> RopeScaling | None:
-        """Return RopeScaling from Hugging Face's dict (``rope_type`` or ``type``), or None for the default."""
+        """Return a RopeScaling from Hugging Face's dict (``rope_type`` or ``type``) or None."""
         if value is None or isinstance(value, RopeScaling):
             return value
         if not isinstance(value, Mapping):

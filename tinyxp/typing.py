@@ -38,6 +38,6 @@ class Array(Protocol):
 
 
 class Tap(Protocol):
-    """A function wrapped around every traced value: it takes the name and the value, and returns the value."""
+    """A function around every traced value: it takes the name and the value, and returns a value."""
 
     def __call__(self, name: str, x: Array, /) -> Array: ...
