@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 
 import tinyxp
 from tests.reference import drawn, libraries
+from tinyxp import plugins
 from tinyxp.doctor import Batch, Recorded, as_side, compare, parse
 from tinyxp.doctor.points import points_of
 from tinyxp.doctor.sides import ModelSide
 
-from .models import CONFIGS, IDS, LLAMA_SMALL, gpt2, llama, port, traced
+from .models import CONFIGS, IDS, LLAMA_SMALL, gpt2, llama, port, traced, with_weight
 
 BATCH = Batch(IDS)
 
@@ -185,3 +187,93 @@ def test_transformers_own_is_a_side_with_weights(tmp_path: Path) -> None:
     wanted = as_side(llama()).trace(BATCH, patch={"blocks.0.residual": value}).points
     assert found["logits"] == pytest.approx(wanted["logits"], rel=1e-4, abs=1e-5)
     assert (side.dtype, side.trace(BATCH).dtype) == (None, "float32")
+
+
+class Mlx:
+    """A third party's entry in the group tinyxp.sides."""
+
+    BACKEND = "numpy"
+    opened: list[Any] = []  # noqa: RUF012
+
+    @classmethod
+    def open_model(cls, path: Path, dtype: str | None) -> Any:
+        cls.opened.append((path, dtype))
+        return tinyxp.load(path, dtype=dtype)
+
+    @staticmethod
+    def trace(model: Any, ids: np.ndarray, *, mask: Any, patch: Any) -> Any:
+        return traced(model, ids, mask) | (patch or {})
+
+
+def test_a_third_party_adds_a_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tinyxp.save(llama(), tmp_path)
+    monkeypatch.setattr(plugins, "entries", lambda group: {"mlx": Mlx} if group == plugins.SIDES else {})
+    monkeypatch.setattr(plugins, "load", lambda group, name: {"mlx": Mlx}[name])
+    for text, dtype in ((f"mlx:{tmp_path}", None), (f"mlx:{tmp_path}@numpy:float64", "float64")):
+        side = parse(text)
+        assert (side.name, side.config, side.model) == (text, LLAMA_SMALL, str(tmp_path))
+        assert (side.can_patch, side.can_rerun, side.reads_checkpoint, side.params) == (
+            True,
+            True,
+            True,
+            None,
+        )
+        found = side.trace(BATCH)
+        assert found.dtype == (dtype or "float32")
+        assert Mlx.opened.pop() == (tmp_path, dtype)
+        side.trace(BATCH)
+        assert Mlx.opened == []  # opened once
+        value = np.zeros_like(found.points["embed"])
+        assert side.trace(BATCH, patch={"embed": value}).points["embed"] is value
+    with pytest.raises(ValueError, match="mlx: chooses its own backend; after @ only :DTYPE may follow"):
+        parse(f"mlx:{tmp_path}@torch")
+    with pytest.raises(ValueError, match="mlx:: a model, a folder or a file, must follow mlx:"):
+        parse("mlx:")
+
+
+def test_a_run_leaves_its_side_as_it_was(tmp_path: Path) -> None:
+    tinyxp.save(llama(), tmp_path)
+    for side in (
+        parse(str(tmp_path)),
+        as_side(port(llama())),
+        as_side(Recorded(BATCH, traced(llama(), IDS))),
+    ):
+        assert side.dtype is None
+        assert side.trace(BATCH).dtype == side.trace(BATCH).dtype == "float32"
+        assert side.dtype is None
+
+
+def test_a_requested_dtype_is_that_of_the_trace() -> None:
+    named = replace(as_side(port(llama())), dtype="bfloat16")
+    assert named.trace(BATCH).dtype == "bfloat16"
+    recorded = replace(as_side(Recorded(BATCH, traced(llama(), IDS))), dtype="float16")
+    assert recorded.trace(BATCH).dtype == "float16"
+
+
+def test_what_a_side_can_do() -> None:
+    model, function = as_side(llama()), as_side(port(llama()))
+    recorded = as_side(Recorded(BATCH, traced(llama(), IDS)))
+    sides = (model, function, recorded)
+    assert [side.can_rerun for side in sides] == [True, True, False]
+    assert [side.reads_checkpoint for side in sides] == [True, False, False]
+    assert [side.params is None for side in sides] == [False, True, True]
+    assert [side.weights is None for side in sides] == [False, True, True]
+
+
+def test_a_model_runs_other_parameters_in_the_same_way() -> None:
+    side = as_side(llama().to(dtype="float64"), "B")
+    other = with_weight(llama(), "head.weight", np.negative).to(dtype="float64")
+    changed = side.with_params(other)
+    assert (changed.name, changed.dtype) == ("B", "float64")
+    assert np.array_equal(changed.trace(BATCH).points["logits"], -side.trace(BATCH).points["logits"])
+
+
+def test_how_to_request_a_dtype(tmp_path: Path) -> None:
+    tinyxp.save(llama(), tmp_path)
+    suggestions = {
+        as_side(port(llama()), "port.py:f"): "name it port.py:f@:float16",
+        as_side(llama()): "name it MODEL@numpy:float16",
+        parse(f"{tmp_path}@+kernels"): f"name it {tmp_path}@numpy+kernels:float16",
+    }
+    for side, suggestion in suggestions.items():
+        assert side.suggest_dtype("float16") == suggestion
