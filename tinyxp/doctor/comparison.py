@@ -46,13 +46,13 @@ def compare(a: Any, b: Any, ids: Any = None, *, mask: Any = None, generate: int 
         if not b.can_rerun:
             raise ValueError(f"generate is {generate}; {b.name} is a recorded trace of fixed ids")
         batch = continue_greedily(a, batch, generate)
-    return compare_traces(a, b, batch, a.trace(batch), b.trace(batch), generate)
+    return compare_traces(a, b, batch, a.trace(batch), b.trace(batch), generated=generate)
 
 
 def compare_traces(
-    a: Side, b: Side, batch: Batch, trace_a: Trace, trace_b: Trace, generated: int = 0
+    a: Side, b: Side, batch: Batch, trace_a: Trace, trace_b: Trace, *, generated: int = 0
 ) -> Comparison:
-    """Compare the traces that two sides gave for one batch; ``generated`` is for the report."""
+    """Compare the traces that two sides gave for one batch; A generated the last ``generated`` ids."""
     names = sort_points(trace_a.points.keys() & trace_b.points.keys())
     if not names:
         points = f"{list_some(trace_a.points)} and {list_some(trace_b.points)}"
