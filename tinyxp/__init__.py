@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tinyxp.cache import Cache, new_cache
     from tinyxp.config import Config
-    from tinyxp.doctor.comparing import compare
+    from tinyxp.doctor.comparison import compare
     from tinyxp.doctor.diagnosing import diagnose
     from tinyxp.errors import CheckpointError, UnsupportedModelError
     from tinyxp.formats import load, save
@@ -60,7 +60,7 @@ _HOME = {
     "UnsupportedModelError": "errors",
     "available_backends": "registry",
     "backend": "registry",
-    "compare": "doctor.comparing",
+    "compare": "doctor.comparison",
     "count_parameters": "shapes",
     "diagnose": "doctor.diagnosing",
     "extend": "model",

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 BACKENDS = "tinyxp.backends"  # a library's import name -> its Backend
 ENGINES = "tinyxp.engines"  # a backend's name -> its Engine
 REFERENCES = "tinyxp.references"  # a name -> a module of independent implementations for the laws
-SIDES = "tinyxp.sides"  # the prefix of a spec such as hf:MODEL -> a function from what follows to a side
+SIDES = "tinyxp.sides"  # the prefix of a spec such as hf:MODEL -> a module that opens and traces models
+RECORDERS = "tinyxp.recorders"  # a library's import name -> a module that puts hooks on its modules
 
 
 @cache

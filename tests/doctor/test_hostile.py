@@ -45,7 +45,7 @@ def test_two_ports_have_each_their_own_helper(tmp_path: Path) -> None:
         (folder / "helper_of_both.py").write_text(f"VALUE = {value}\n")
         body = "from helper_of_both import VALUE\ndef f(ids):\n    return np.full((*ids.shape, 11), VALUE)"
         found.append(port(folder, "port", body))
-    a, b = (parse(text).trace(compare_batch())["logits"] for text in found)
+    a, b = (parse(text).trace(compare_batch()).points["logits"] for text in found)
     assert (a.max(), b.max()) == (1.0, 2.0)
 
 

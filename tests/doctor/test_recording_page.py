@@ -14,8 +14,7 @@ from tests.doctor.planted.planted import BASES, IDS
 from tests.reference import drawn
 from tinyxp import Params, ops
 from tinyxp.doctor import compare, read_trace
-from tinyxp.doctor.points import points_of
-from tinyxp.doctor.recorded import form
+from tinyxp.doctor.points import form, points_of
 from tinyxp.model import join_heads, split_heads
 from tinyxp.rope import rope_frequencies
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tinyxp.config import Config, RopeScaling
-from tinyxp.doctor.points import Batch
+from tinyxp.doctor.traces import Batch
 
 F = Any
 """An array of NumPy."""

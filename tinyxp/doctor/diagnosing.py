@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from tinyxp.checks import is_number
-from tinyxp.doctor.comparing import batch_for, judged
+from tinyxp.doctor.batches import choose_batch
+from tinyxp.doctor.comparison import compare_traces
 from tinyxp.doctor.distance import Distance, narrow_dtype
 from tinyxp.doctor.faults import Fault
 from tinyxp.doctor.healing import Proof, config_differences, heal, parameter_differences
-from tinyxp.doctor.points import Batch
 from tinyxp.doctor.search import Finding, Search
-from tinyxp.doctor.sides import Model, Record, Side, Trace, Transformers, as_side
+from tinyxp.doctor.sides import Side
+from tinyxp.doctor.specs import as_side
+from tinyxp.doctor.traces import Batch, Points, Trace
 from tinyxp.doctor.variant import Variant
 from tinyxp.doctor.verdicts import Comparison
 from tinyxp.doctor.whole import front_token, with_column
@@ -75,9 +77,9 @@ def diagnose(a: Any, b: Any, ids: Any = None, *, mask: Any = None, seconds: floa
     if not (is_number(seconds) and seconds >= 0):
         raise ValueError(f"seconds is {seconds!r}; it must be a finite number of 0 or more")
     a, b = as_side(a, "A"), as_side(b, "B")
-    batch = batch_for(a, b, ids, mask)
+    batch = choose_batch(a, b, ids, mask)
     of_a, of_b = a.trace(batch), b.trace(batch)
-    found = judged(a, b, batch, of_a, of_b)
+    found = compare_traces(a, b, batch, of_a, of_b)
     base, side, trace = (a, b, of_b) if found.judged == "B" else (b, a, of_a)
     if base.weights is None:
         raise ValueError(
@@ -97,10 +99,11 @@ class _Examination:
         self, answer: Diagnosis, base: Side, side: Side, trace: Trace, batch: Batch, seconds: float
     ) -> None:
         assert base.weights is not None
-        self.answer, self.base, self.side, self.trace, self.batch = answer, base, side, trace, batch
+        self.answer, self.base, self.side, self.batch = answer, base, side, batch
+        self.trace: Points = trace.points
         self.weights, self.seconds = base.weights, seconds
         self.it = answer.comparison.judged
-        self.dtype = side.dtype or "float32"
+        self.dtype = trace.dtype
 
     def run(self) -> None:
         self._differences()
@@ -112,7 +115,7 @@ class _Examination:
         self._dtype()
         search = Search(
             self.weights, self.batch, self.trace, self.dtype, seconds=self.seconds,
-            in_file=isinstance(self.side, (Model, Transformers)),
+            in_file=self.side.reads_checkpoint,
         )  # fmt: skip
         findings, v = search.explain()
         self.answer.ran_out = search.ran_out
@@ -143,9 +146,9 @@ class _Examination:
 
     def _is_random(self) -> bool:
         """Whether the side answers differently when it is asked again."""
-        if isinstance(self.side, Record) or list(self.trace) != ["logits"]:
+        if not self.side.can_rerun or list(self.trace) != ["logits"]:
             return False  # where points are known, dropout shows at one
-        x, again = self.trace["logits"], self.side.trace(self.batch).get("logits")
+        x, again = self.trace["logits"], self.side.trace(self.batch).points.get("logits")
         if again is not None and again.shape == x.shape:
             apart = np.abs(x.astype(np.float64) - again)
             if not np.nanmax(apart, initial=0.0) > 1e-4 * np.nanmax(np.abs(x), initial=0.0):
@@ -185,7 +188,7 @@ class _Examination:
             f"{self.it} computes in {narrow}, though its results are {self.dtype}: "
             f"nearly all of its values are {narrow} numbers"
         )
-        fix = f"compute in {self.dtype}; or, to compare it as {narrow}, {self.side.spelled(narrow)}"
+        fix = f"compute in {self.dtype}; or, to compare it as {narrow}, {self.side.suggest_dtype(narrow)}"
         self._whole(f"computes in {narrow}", says, fix, first.point, LIKELY)
         self.dtype = narrow
 

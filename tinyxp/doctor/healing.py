@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tinyxp.config import Config
-from tinyxp.doctor import truth
-from tinyxp.doctor.comparing import Noise
-from tinyxp.doctor.distance import excess, measure
 from tinyxp.doctor.faults.matrices import MATRICES
-from tinyxp.doctor.points import Batch, counted, order
-from tinyxp.doctor.sides import Model, Side, Trace
-from tinyxp.dtypes import EPSILON
+from tinyxp.doctor.points import point_order
+from tinyxp.doctor.reference_run import run_reference
+from tinyxp.doctor.rounding import measure_errors
+from tinyxp.doctor.sides import Side
+from tinyxp.doctor.traces import Batch, Points, Trace
+from tinyxp.dtypes import EPSILON, dtype_name
 from tinyxp.params import Params
 from tinyxp.shapes import parameter_shapes
 
@@ -61,14 +61,13 @@ def config_differences(mine: Config, theirs: Config, it: str) -> list[str]:
 
 def parameter_differences(base: Side, side: Side) -> Differences:
     """Which parameters two models do not share; none where one of them has no weights."""
-    mine, theirs = base.weights, side.weights if isinstance(side, Model) else None
-    if mine is None or theirs is None:
+    mine, theirs, params = base.weights, side.weights, side.params
+    if mine is None or theirs is None or params is None:
         return Differences({}, 0)
-    assert isinstance(side, Model)
-    rounding = EPSILON[side.dtype or "float32"]
+    rounding = EPSILON[dtype_name(params.dtype)]
     shares: dict[str, float] = {}
     shapes = parameter_shapes(mine.config)
-    both = [name for name in side.params if name in shapes]
+    both = [name for name in params if name in shapes]
     for name in both:
         x, y = mine.read(name), theirs.read(name)
         if x.shape != y.shape:
@@ -92,38 +91,41 @@ def heal(
     again, or where it still parts."""
     weights = base.weights
     assert weights is not None
-    if isinstance(side, Model) and different and side.config == weights.config:
+    if different and side.config == weights.config:
         here = tuple(name for name in different.shares if shown_at(name) & set(points))
         for names in dict.fromkeys((here, tuple(different.shares))):
-            if names and _agrees(base, _replaced(base, side, names).trace(batch), batch, dtype, after=None):
+            if names and _agrees(
+                base, _replaced(base, side, names).trace(batch).points, batch, dtype, after=None
+            ):
                 return Proof("parameters", names)
-    own = side.trace(batch) if side.can_put and points else {}
+    own = side.trace(batch).points if side.can_patch and points else {}
     if own:
         wanted = set(points)
-        right: Trace = {}
+        right: Points = {}
 
         def tap(name: str, x: np.ndarray) -> np.ndarray:
             if name in wanted:
                 right[name] = x
             return x
 
-        truth.run(weights, batch, tap)
+        run_reference(weights, batch, tap)
         if right.keys() != wanted or any(own[n].shape != x.shape for n, x in right.items()):
             return None
-        if _agrees(base, side.trace(batch, put=right), batch, dtype, after=min(points, key=order)):
+        if _agrees(
+            base, side.trace(batch, patch=right).points, batch, dtype, after=min(points, key=point_order)
+        ):
             return Proof("values", tuple(points))
     return None
 
 
-def _replaced(base: Side, side: Model, names: Sequence[str]) -> Model:
+def _replaced(base: Side, side: Side, names: Sequence[str]) -> Side:
     """The side with these parameters of the trusted one."""
     assert base.weights is not None
-    arrays = dict(side.params)
+    assert side.params is not None
+    arrays, backend = dict(side.params), side.params.backend
     for name in names:
-        arrays[name] = side.backend.from_numpy(base.weights.read(name), dtype=side.dtype)
-    given = Params(arrays, side.params.config)
-    backend, kernels, jit = side.backend, side.kernels, side.jit
-    return Model(side.name, side.dtype, given=given, backend=backend, kernels=kernels, jit=jit)
+        arrays[name] = backend.from_numpy(base.weights.read(name), dtype=dtype_name(side.params.dtype))
+    return side.with_params(Params(arrays, side.params.config))
 
 
 def shown_at(name: str) -> set[str]:
@@ -137,22 +139,11 @@ def shown_at(name: str) -> set[str]:
     return {f"{block}.{MATRICES[matrix]}"} if matrix in MATRICES else {stem}
 
 
-def _agrees(base: Side, trace: Trace, batch: Batch, dtype: str, *, after: str | None) -> bool:
+def _agrees(base: Side, trace: Points, batch: Batch, dtype: str, *, after: str | None) -> bool:
     """Whether a trace is right but for rounding, from a point on."""
     weights = base.weights
     assert weights is not None
-    noise = Noise(weights, batch, dtype, trace)
-    right = True
-
-    def tap(name: str, truth: np.ndarray) -> np.ndarray:
-        nonlocal right
-        if name in trace and (after is None or order(name) >= order(after)):
-            if trace[name].shape != truth.shape:
-                right = False
-                return truth
-            counts = counted(name, truth.shape, batch)
-            right &= excess(measure(trace[name], truth, counts), noise.at(name, truth, counts), dtype) <= 1.0
-        return truth
-
-    truth.run(weights, batch, tap)
-    return right
+    shapes, (errors,) = measure_errors(weights, batch, [Trace(trace, dtype)])
+    first = None if after is None else point_order(after)
+    names = [n for n in shapes if n in trace and (first is None or point_order(n) >= first)]
+    return all(name in errors and errors[name].excess <= 1.0 for name in names)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tinyxp.doctor.choices import F
-from tinyxp.doctor.comparing import Noise
 from tinyxp.doctor.distance import Distance, excess, measure
-from tinyxp.doctor.points import Batch, block_of, counted, kind
-from tinyxp.doctor.sides import Trace
-from tinyxp.doctor.truth import Weights
+from tinyxp.doctor.points import block_of, kind
+from tinyxp.doctor.reference_run import WeightSource
+from tinyxp.doctor.rounding import measure_errors, measure_own_errors
+from tinyxp.doctor.traces import Batch, Points, Trace, compared_mask
 from tinyxp.doctor.variant import Passes, Seen, Variant
 from tinyxp.dtypes import EPSILON
 
@@ -44,9 +44,9 @@ class Held:
 
     def __init__(
         self,
-        weights: Weights,
+        weights: WeightSource,
         batch: Batch,
-        trace: Trace,
+        trace: Points,
         dtype: str,
     ) -> None:
         self.weights, self.batch, self.trace, self.dtype = weights, batch, trace, dtype
@@ -62,17 +62,12 @@ class Held:
     def _noise(self, *, forced: bool) -> dict[str, Distance]:
         """What rounding costs at each known point: of one operation on the side's own inputs, or of all of
         the run up to there."""
-        noise = Noise(self.weights, self.batch, self.dtype, self.trace, forced=self.trace if forced else None)
-        found: dict[str, Distance] = {}
-
-        def see(name: str, x: F) -> F:
-            if name not in noise.points or self.trace[name].shape != x.shape:
-                return x
-            found[name] = noise.at(name, x, counted(name, x.shape, self.batch))
-            return self.trace[name].astype(np.float64) if forced else x
-
-        self.run(self.right, WHOLE, see)
-        return found
+        trace = Trace(self.trace, self.dtype)
+        if forced:
+            errors = measure_own_errors(self.weights, self.batch, trace)
+        else:
+            (errors,) = measure_errors(self.weights, self.batch, [trace]).errors
+        return {name: error.noise for name, error in errors.items()}
 
     def whole(self, v: Variant) -> Errors:
         """How far the side is from a variant at each known point, both from the ids on."""
@@ -115,7 +110,7 @@ class Held:
         return see
 
     def error(self, name: str, x: F) -> Error:
-        distance = measure(self.trace[name], x, counted(name, x.shape, self.batch))
+        distance = measure(self.trace[name], x, compared_mask(name, x.shape, self.batch))
         noise = self.noise.get(name) or self.noise.get(f"blocks.{self.n - 1}.{kind(name)}")
         if noise is None:  # a point, or a shape, that the right model does not have
             noise = distance._replace(rms=self.usual * distance.scale, worst=self.usual * distance.largest)

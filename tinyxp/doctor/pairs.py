@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxp.doctor.faults import Fault
 from tinyxp.doctor.held import WHOLE, Errors, Held
-from tinyxp.doctor.points import Batch
+from tinyxp.doctor.traces import Batch
 from tinyxp.doctor.variant import Variant
 
 Pair = tuple[Fault, Fault]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tinyxp.doctor.choices import F, Values
-from tinyxp.doctor.distance import rounded
+from tinyxp.doctor.distance import round_to
 from tinyxp.rope import rope_frequencies
 
 
@@ -42,10 +42,10 @@ def turned(v: Values, x: F) -> F:
         whole = replace(v.config, head_dim=width)
         part = turned(replace(v, config=whole, choices=replace(c, part=1.0)), x[..., :width])
         return np.concatenate([part, x[..., width:]], axis=-1)
-    at = rounded(positions(v).astype(np.float64), c.angle_dtype)
-    angles = rounded(at[:, None, :, None] * rounded(frequencies(v), c.angle_dtype), c.angle_dtype)
+    at = round_to(positions(v).astype(np.float64), c.angle_dtype)
+    angles = round_to(at[:, None, :, None] * round_to(frequencies(v), c.angle_dtype), c.angle_dtype)
     digits = c.table_dtype or c.angle_dtype
-    cos, sin = rounded(np.cos(angles), digits), rounded(np.sin(angles), digits)
+    cos, sin = round_to(np.cos(angles), digits), round_to(np.sin(angles), digits)
     if c.turn == "cos and sin swapped":
         cos, sin = sin, cos
     minus, plus = {"backward": (1.0, -1.0), "both plus": (1.0, 1.0)}.get(c.turn, (-1.0, 1.0))

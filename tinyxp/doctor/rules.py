@@ -13,7 +13,7 @@ import numpy as np
 from tinyxp import ops
 from tinyxp.config import MLPS
 from tinyxp.doctor.choices import SCALES, F, Values
-from tinyxp.doctor.distance import rounded
+from tinyxp.doctor.distance import round_to
 from tinyxp.doctor.rotation import positions, turned
 from tinyxp.model import join_heads, split_heads
 
@@ -42,19 +42,19 @@ def normed(v: Values, kind: str, x: F) -> F:
     c = v.choices
     digits = c.norm_dtype
     eps = v.config.norm_eps if c.eps is None else c.eps
-    x = rounded(x, digits)
+    x = round_to(x, digits)
     if (c.norm or v.config.norm) == "layer":
-        x = rounded(x - rounded(np.mean(x, axis=-1, keepdims=True), digits), digits)
+        x = round_to(x - round_to(np.mean(x, axis=-1, keepdims=True), digits), digits)
     size = 1 if c.norm_sum else max(x.shape[-1] - c.ddof, 1)
-    square = rounded(np.sum(rounded(x * x, digits), axis=-1, keepdims=True) / size, digits)
+    square = round_to(np.sum(round_to(x * x, digits), axis=-1, keepdims=True) / size, digits)
     root = np.sqrt(square + eps) if c.eps_place == "inside" else np.sqrt(square) + eps
-    y = rounded(x / rounded(square + eps if c.eps_place == "no root" else root, digits), digits)
+    y = round_to(x / round_to(square + eps if c.eps_place == "no root" else root, digits), digits)
     w: Any = v.weight(f"{kind}.weight")
     w = w.astype(np.float64)
     w = {"w": w, "1 + w": 1.0 + w, "w - 1": w - 1.0, "1": np.ones_like(w)}[c.norm_weight]
-    y = rounded(y * rounded(w, digits), digits)
+    y = round_to(y * round_to(w, digits), digits)
     bias = v.weight(f"{kind}.bias")
-    return y if bias is None or not c.norm_bias else rounded(y + bias, digits)
+    return y if bias is None or not c.norm_bias else round_to(y + bias, digits)
 
 
 def split(v: Values, name: str) -> F:
@@ -90,7 +90,7 @@ def of_query_heads(v: Values, x: F) -> F:
 def scores(v: Values, kind: str, right: F) -> F:
     rope = v.config.position == "rope"
     q, k = (v.points[f"attn.{name}_rotated"] if rope else split(v, name) for name in "qk")
-    q, k = rounded(q, v.choices.product_dtype), rounded(k, v.choices.product_dtype)
+    q, k = round_to(q, v.choices.product_dtype), round_to(k, v.choices.product_dtype)
     return q @ of_query_heads(v, k).swapaxes(-1, -2) * SCALES[v.choices.scale](v.config)
 
 
@@ -115,10 +115,10 @@ def weights(v: Values, kind: str, right: F) -> F:
         x = x + sees
     elif c.mask != "after softmax":
         x = np.where(sees, x, c.fill)
-    x = rounded(x, c.softmax_dtype)
+    x = round_to(x, c.softmax_dtype)
     axis = c.softmax_axis
-    e = rounded(np.exp(x - np.max(x, axis=axis, keepdims=True)), c.softmax_dtype)
-    y = rounded(e / rounded(np.sum(e, axis=axis, keepdims=True), c.softmax_dtype), c.softmax_dtype)
+    e = round_to(np.exp(x - np.max(x, axis=axis, keepdims=True)), c.softmax_dtype)
+    y = round_to(e / round_to(np.sum(e, axis=axis, keepdims=True), c.softmax_dtype), c.softmax_dtype)
     return np.where(sees, y, 0.0) if c.mask == "after softmax" else y
 
 
@@ -127,7 +127,7 @@ def heads(v: Values, kind: str, right: F) -> F:
     if "v" in v.choices.turned:
         values = turned(v, values)
     digits = v.choices.product_dtype
-    y: Any = rounded(v.points["attn.weights"], digits) @ of_query_heads(v, rounded(values, digits))
+    y: Any = round_to(v.points["attn.weights"], digits) @ of_query_heads(v, round_to(values, digits))
     if v.choices.join == "reshape":
         return y.reshape(right.shape)
     joined: F = join_heads(y, xp=np)

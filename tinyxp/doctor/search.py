@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinyxp.doctor.distance import rounded
+from tinyxp.doctor.distance import round_to
 from tinyxp.doctor.faults import Fault, faults_of
 from tinyxp.doctor.faults.matrices import MATRICES
 from tinyxp.doctor.fits import FITS, dropout, layer_order, other_weights
 from tinyxp.doctor.held import ENDLESS, Error, Errors, Held, Segment
 from tinyxp.doctor.pairs import FirstToken, in_step, in_whole, planted_in
-from tinyxp.doctor.points import BLOCK_POINTS, Batch, block_of, counted, kind, order, ordered
-from tinyxp.doctor.sides import Trace
-from tinyxp.doctor.truth import Weights
+from tinyxp.doctor.points import BLOCK_POINTS, block_of, kind, point_order, sort_points
+from tinyxp.doctor.reference_run import WeightSource
+from tinyxp.doctor.traces import Batch, Points, compared_mask
 from tinyxp.doctor.variant import Variant
 
 MOST = 6
@@ -63,9 +63,9 @@ class Search(Held):
 
     def __init__(
         self,
-        weights: Weights,
+        weights: WeightSource,
         batch: Batch,
-        trace: Trace,
+        trace: Points,
         dtype: str,
         *,
         seconds: float,
@@ -85,7 +85,7 @@ class Search(Held):
         settled: set[str] = set()
         for _ in range(MOST):
             own = self.all_errors(v)
-            bad = [name for name in ordered(own) if own[name].excess > 1.0 and name not in settled]
+            bad = [name for name in sort_points(own) if own[name].excess > 1.0 and name not in settled]
             if not bad:
                 break
             finding, v = self._explain(v, bad[0], own)
@@ -108,7 +108,7 @@ class Search(Held):
             if new.faults and [f.key for f in old.faults] == [f.key for f in new.faults]:
                 both = {*(old.blocks or ()), *(new.blocks or range(self.theirs))}
                 old.blocks = None if len(both) == self.theirs else tuple(sorted(both))
-                old.points = ordered({*old.points, *new.points})
+                old.points = sort_points({*old.points, *new.points})
                 return
         findings.append(new)
 
@@ -204,7 +204,7 @@ class Search(Held):
                 return self._scoped(v, (fault,), point, own)
             alike = [
                 n
-                for n in ordered(own)
+                for n in sort_points(own)
                 if own[n].excess > 1.0
                 and (fit is dropout or kind(n) == kind(point))
                 and (n == point or ((same := fit(self, v, n)) is not None and same[0].key == fault.key))
@@ -243,7 +243,9 @@ class Search(Held):
         if i is None:
             kinds = {"final_norm", "logits"} if "final_norm" not in self.trace else {point}
         else:
-            known = [name for name in self.trace if block_of(name) == i and order(name) < order(point)]
+            known = [
+                name for name in self.trace if block_of(name) == i and point_order(name) < point_order(point)
+            ]
             start = max((BLOCK_POINTS.index(kind(name)) for name in known), default=-1)
             kinds = {*BLOCK_POINTS[start + 1 : BLOCK_POINTS.index(kind(point)) + 1]}
             if kind(point) in (
@@ -277,7 +279,9 @@ class Search(Held):
         found = self.trace[point].astype(np.float64)
         if found.shape != values[0].shape:
             return False
-        counts = np.broadcast_to(counted(point, found.shape, self.batch), found.shape) & np.isfinite(found)
+        counts = np.broadcast_to(compared_mask(point, found.shape, self.batch), found.shape) & np.isfinite(
+            found
+        )
         if not counts.any():
             return False
         theirs, expected = (found - values[0])[counts], (values[1] - values[0])[counts]
@@ -285,7 +289,7 @@ class Search(Held):
         if not (b > 0.0 and 0.3 < a / b < 3.0):
             return False
         alike = float(np.mean(theirs * expected)) / (a * b)
-        return alike > 0.5 or bool(np.array_equal(rounded(found[counts], fault.coarse), found[counts]))
+        return alike > 0.5 or bool(np.array_equal(round_to(found[counts], fault.coarse), found[counts]))
 
     def _pairs(
         self,
@@ -407,7 +411,7 @@ class Search(Held):
             after = self.all_errors(planted)
         if any(fault.coarse for fault in key):  # few digits: imitated, not met
             shows = {point} if point in ("logits", "final_norm") else {n for f in key for n in f.shows}
-            gone = [n for n in ordered(own) if (kind(n) in shows or n == point) and own[n].excess > 1.0]
+            gone = [n for n in sort_points(own) if (kind(n) in shows or n == point) and own[n].excess > 1.0]
             return Finding(point, key, own[point], after.get(point, own[point]), None, gone), planted
         gone = _gone(own, after)
         return Finding(point, key, own[point], after.get(point, own[point]), blocks, gone), planted
@@ -420,4 +424,6 @@ def _count(errors: Errors, names: Iterable[str] | None = None) -> int:
 
 def _gone(before: Errors, after: Errors) -> list[str]:
     """The points that part before and no longer after, in order."""
-    return [n for n in ordered(before) if before[n].excess > 1.0 and after.get(n, before[n]).excess <= 1.0]
+    return [
+        n for n in sort_points(before) if before[n].excess > 1.0 and after.get(n, before[n]).excess <= 1.0
+    ]

@@ -12,10 +12,10 @@ import numpy as np
 from tinyxp.cache import place
 from tinyxp.config import Config
 from tinyxp.doctor.choices import Choices, F, Values
-from tinyxp.doctor.distance import rounded
-from tinyxp.doctor.points import Batch
+from tinyxp.doctor.distance import round_to
+from tinyxp.doctor.reference_run import WeightSource, widening_linear
 from tinyxp.doctor.rules import again, normed
-from tinyxp.doctor.truth import Weights, widening_linear
+from tinyxp.doctor.traces import Batch
 from tinyxp.inputs import check_inputs
 from tinyxp.model import Context, block, embed, head, normalize
 from tinyxp.ops import Kernels
@@ -34,7 +34,7 @@ Seen = Callable[[str, F], F]
 class Variant:
     """The trusted weights, the choices of each block, and what has become of the parameters."""
 
-    weights: Weights
+    weights: WeightSource
     batch: Batch
     choices: Choices = field(default_factory=Choices)
     changes: tuple[Change, ...] = ()
@@ -177,4 +177,4 @@ class _Asked(Mapping[str, F]):
 
 def linear(digits: str, x: Any, weight: Any, bias: Any = None, *, xp: Any) -> Any:
     """``widening_linear`` of operands rounded to ``digits``."""
-    return widening_linear(rounded(x, digits), rounded(np.asarray(weight, np.float64), digits), bias, xp=xp)
+    return widening_linear(round_to(x, digits), round_to(np.asarray(weight, np.float64), digits), bias, xp=xp)

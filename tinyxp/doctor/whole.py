@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tinyxp.doctor.faults.tables import likely_front, with_front
-from tinyxp.doctor.points import Batch
-from tinyxp.doctor.sides import Trace
-from tinyxp.doctor.truth import Weights, run
+from tinyxp.doctor.reference_run import WeightSource, run_reference
+from tinyxp.doctor.traces import Batch, Points
 
 
-def front_token(weights: Weights, batch: Batch, trace: Trace) -> int | None:
+def front_token(weights: WeightSource, batch: Batch, trace: Points) -> int | None:
     """The token that a side put in front, where its trace has one column more; None where it has not, or
     where no token fits.
     """
@@ -33,7 +32,7 @@ def front_token(weights: Weights, batch: Batch, trace: Trace) -> int | None:
     return token if apart[token] <= 1e-2 * float(np.linalg.norm(table[token])) else None
 
 
-def _tried_token(weights: Weights, batch: Batch, logits: np.ndarray) -> int | None:
+def _tried_token(weights: WeightSource, batch: Batch, logits: np.ndarray) -> int | None:
     """The token whose logits are nearest, which must be near."""
     found: dict[int, float] = {}
     for token in likely_front(weights.config):
@@ -44,13 +43,13 @@ def _tried_token(weights: Weights, batch: Batch, logits: np.ndarray) -> int | No
                 answer.append(x)
             return x
 
-        run(weights, Batch(with_front(batch, token).ids[:1, :1]), tap)
+        run_reference(weights, Batch(with_front(batch, token).ids[:1, :1]), tap)
         found[token] = float(np.linalg.norm(answer[0][0, 0] - logits[0, 0]))
     token = min(found, key=found.__getitem__)
     return token if found[token] <= 0.1 * float(np.linalg.norm(logits[0, 0])) else None
 
 
-def with_column(batch: Batch, trace: Trace, token: int) -> tuple[Batch, Trace]:
+def with_column(batch: Batch, trace: Points, token: int) -> tuple[Batch, Points]:
     """The batch with that token, and the trace without points that answer for the ids alone."""
     longer = with_front(batch, token)
     width = longer.ids.shape[1]

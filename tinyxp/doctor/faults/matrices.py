@@ -8,7 +8,7 @@ import numpy as np
 
 from tinyxp.config import Config
 from tinyxp.doctor.choices import F
-from tinyxp.doctor.distance import rounded
+from tinyxp.doctor.distance import round_to
 from tinyxp.doctor.faults.record import Fault, changing, within
 from tinyxp.doctor.variant import Variant
 from tinyxp.shapes import block_shapes
@@ -89,7 +89,7 @@ def block_roundings(config: Config) -> Iterator[Fault]:
 
         def change(name: str, x: F, v: Variant, dtype: str = dtype) -> F:
             inside = x.ndim == 2 and name.startswith("blocks.")
-            return rounded(np.asarray(x, np.float64), dtype) if inside else x
+            return round_to(np.asarray(x, np.float64), dtype) if inside else x
 
         yield changing(
             f"blocks' matrices in {dtype}",
@@ -183,7 +183,7 @@ def roundings(config: Config) -> Iterator[Fault]:
     for dtype in ("bfloat16", "float16"):
 
         def change(name: str, x: F, v: Variant, dtype: str = dtype) -> F:
-            return rounded(np.asarray(x, np.float64), dtype)
+            return round_to(np.asarray(x, np.float64), dtype)
 
         yield changing(
             f"weights in {dtype}",

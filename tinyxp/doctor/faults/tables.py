@@ -12,7 +12,7 @@ from tinyxp.config import Config
 from tinyxp.doctor.choices import F
 from tinyxp.doctor.faults.matrices import MATRICES
 from tinyxp.doctor.faults.record import Fault, changing
-from tinyxp.doctor.points import Batch
+from tinyxp.doctor.traces import Batch
 from tinyxp.doctor.variant import Variant
 
 

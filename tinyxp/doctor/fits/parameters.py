@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tinyxp.doctor.choices import F
-from tinyxp.doctor.distance import Distance, apart
+from tinyxp.doctor.distance import Distance, absolute_difference
 from tinyxp.doctor.faults import Fault
 from tinyxp.doctor.faults.matrices import MATRICES
 from tinyxp.doctor.faults.norms import NORMED
@@ -92,7 +92,7 @@ def other_weights(held: Held, v: Variant, point: str) -> Fault | None:
     found, right, counts = values(held, v, point)
     if found.shape != right.shape:
         return None
-    by_unit = np.max(apart(found, right, counts), axis=tuple(range(found.ndim - 1)))
+    by_unit = np.max(absolute_difference(found, right, counts), axis=tuple(range(found.ndim - 1)))
     usual = 20.0 * float(np.median(by_unit)) if np.median(by_unit) > 0.0 else 0.0
     rows = np.flatnonzero(by_unit > max(usual, 1e-3 * float(np.max(by_unit))))
     few = 0 < len(rows) <= len(by_unit) // 2

@@ -7,7 +7,8 @@ import numpy as np
 from tinyxp.doctor.choices import F
 from tinyxp.doctor.faults import Fault
 from tinyxp.doctor.held import Error, Held
-from tinyxp.doctor.points import counted, kind
+from tinyxp.doctor.points import kind
+from tinyxp.doctor.traces import compared_mask
 from tinyxp.doctor.variant import Variant
 
 Fit = tuple[Fault, Error]
@@ -17,7 +18,7 @@ def values(held: Held, v: Variant, point: str) -> tuple[F, F, F]:
     """The side's values at a point and a variant's on the side's own inputs, both in the point's shape, and
     which of them count, as bool that broadcasts to it."""
     found = held.trace[point].astype(np.float64)
-    return found, held.right_at(v, point), counted(point, found.shape, held.batch)
+    return found, held.right_at(v, point), compared_mask(point, found.shape, held.batch)
 
 
 def tried(held: Held, v: Variant, fault: Fault, point: str) -> Fit | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ import pytest
 import tinyxp
 from tests.reference import drawn, libraries
 from tinyxp import Config, Params, ops
-from tinyxp.doctor import Batch, Comparison, Recorded, Side, as_side, compare, write_trace
+from tinyxp.doctor import Batch, Comparison, Side, Trace, as_side, compare, write_trace
+from tinyxp.doctor.comparison import _find_first, _judge_by_tolerance, judge_errors
+from tinyxp.doctor.distance import RELATIVE, Distance
 from tinyxp.doctor.points import points_of
+from tinyxp.doctor.rounding import Error
+from tinyxp.doctor.verdicts import AtFault, Row, Verdict
+from tinyxp.dtypes import EPSILON
 
 from .models import (
     CONFIGS,
-    GPT2_SMALL,
     IDS,
     LLAMA_SMALL,
     at,
@@ -72,7 +77,7 @@ def words(found: Comparison) -> dict[str, str]:
     return {row.point: row.verdict for row in found.rows}
 
 
-def told(found: Comparison) -> str:
+def report(found: Comparison) -> str:
     """What a failure prints."""
     worst = max(found.rows, key=lambda row: row.excess)
     return f"{found.first and found.first.point}; {worst.point} {worst.excess:.3g}"
@@ -85,7 +90,7 @@ def told(found: Comparison) -> str:
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_every_library_dtype_and_kernel_agrees(family: str, run: str, folders: dict[str, Path]) -> None:
     found = compare(str(folders[family]), f"{folders[family]}@{run}", IDS)
-    assert found.agrees, told(found)
+    assert found.agrees, report(found)
     assert found.matters is None
     if "kernels" not in run:
         assert [row.point for row in found.rows] == points_of(CONFIGS[family])
@@ -105,7 +110,7 @@ def test_transformers_agrees_at_every_point(
     ours, theirs = str(folders[family]), f"hf:{folders[family]}@:{dtype}"
     for sides in ((ours, theirs), (theirs, ours)):
         found = compare(*sides, IDS, mask=mask)
-        assert found.agrees, told(found)
+        assert found.agrees, report(found)
         assert [row.point for row in found.rows] == points_of(CONFIGS[family])
         assert max(row.excess for row in found.rows) < 0.5
 
@@ -119,8 +124,8 @@ def test_a_mistral_folder_agrees_at_every_point(tmp_path: Path) -> None:
     )
     config.write_text(text)
     found = compare(str(tmp_path), f"hf:{tmp_path}", IDS)
-    assert type(found.b.found).__name__ == "MistralForCausalLM"  # type: ignore[attr-defined]
-    assert found.agrees, told(found)
+    assert type(found.b.opened).__name__ == "MistralForCausalLM"  # type: ignore[attr-defined]
+    assert found.agrees, report(found)
     assert len(found.rows) == len(points_of(LLAMA_SMALL))
 
 
@@ -145,7 +150,7 @@ def test_smollm2_raises_no_false_alarm(run: str, smollm2_gguf: Path) -> None:
         f"{smollm2_gguf}@{run}",
         [[504, 3575, 282, 4649, 314, 260, 2240, 282]],
     )
-    assert found.agrees, told(found)
+    assert found.agrees, report(found)
     assert len(found.rows) == (513 if "kernels" not in run else 453)
     assert found.token is None or found.token.is_tie
 
@@ -209,9 +214,9 @@ def test_a_bfloat16_kernel_that_is_off_by_a_rounding_is_noise(kernel: str, weigh
     ids = ids_for(weights)
     plain = traced(coarse, ids)["logits"]
     found = compare(weights, port(coarse, kernels=BFLOAT16_KERNELS[kernel]), ids)
-    assert not np.array_equal(found.arrays("logits")[1], plain)  # type: ignore[misc]
-    assert found.b.dtype == "bfloat16"
-    assert found.agrees, told(found)
+    assert not np.array_equal(found.trace_b.points["logits"], plain)  # type: ignore[misc]
+    assert found.trace_b.dtype == "bfloat16"
+    assert found.agrees, report(found)
 
 
 def relative(x: np.ndarray) -> np.ndarray:
@@ -246,7 +251,7 @@ def test_the_same_slip_in_bfloat16_is_noise(weights: Params) -> None:
     found = compare(
         weights, port(coarse, at("mlp.hidden", lambda x: (x.float() * 1.0001).bfloat16())), ids_for(weights)
     )
-    assert found.agrees, told(found)
+    assert found.agrees, report(found)
 
 
 # The truth
@@ -265,7 +270,7 @@ def test_the_truth_is_the_float64_run(folders: dict[str, Path]) -> None:
             difference = np.where(np.tri(12, dtype=bool), difference, 0.0)
         assert row.error_a.worst == np.max(np.abs(difference)) == row.distance.worst  # type: ignore[union-attr]
     assert found.agrees
-    assert found.truth == f"the float64 run of the weights of {folders['llama']}"
+    assert found.reference == f"the float64 run of the weights of {folders['llama']}"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -294,23 +299,23 @@ def test_two_sides_that_are_wrong_alike_agree_and_are_told_of_it() -> None:
     class Wrong(Side):
         weights = as_side(llama()).weights
 
-        def trace(self, batch: Batch, put: Any = None) -> Any:
-            return wrong(batch.ids)
+        def trace(self, batch: Batch, patch: Any = None) -> Any:
+            return Trace(wrong(batch.ids), "float32")
 
     found = compare(Wrong("A", "float32"), wrong, IDS)
     assert found.agrees
     assert [row.verdict for row in found.rows] == ["exact"] * len(found.rows)
     (note,) = found.notes
-    assert note.startswith("both are off the truth alike at")
+    assert note.startswith("both sides have the same error at")
     assert "first at blocks.0.mlp.hidden" in note
-    assert compare(wrong, wrong, IDS).notes == []  # where there is no truth, none is claimed
+    assert compare(wrong, wrong, IDS).notes == ()  # where there is no truth, none is claimed
 
 
 def test_without_weights_there_is_no_truth_but_stated_tolerances() -> None:
     right = port(llama())
     found = compare(right, port(llama().to(dtype="float64")), IDS)
     assert found.agrees
-    assert found.truth == ""
+    assert found.reference == ""
     assert "stated tolerances" in found.noise
     for row in found.rows:
         assert row.noise is row.error_a is row.error_b is None
@@ -350,13 +355,11 @@ def test_float32_numbers_in_float64_arrays_are_pointed_out(folders: dict[str, Pa
         return traced(llama(), ids)["logits"].tolist()
 
     found = compare(llama(), wide, IDS)
-    assert found.b.dtype == "float64"
+    assert found.trace_b.dtype == "float64"
     assert not found.agrees
     (note,) = found.notes
     assert note.startswith("nearly all values of B are float32 numbers; if it is meant to compute in float32")
-    named = as_side(wide)
-    named.dtype = "float32"
-    assert compare(llama(), named, IDS).agrees
+    assert compare(llama(), replace(as_side(wide), dtype="float32"), IDS).agrees
 
 
 # Where it is wrong
@@ -400,7 +403,7 @@ def test_another_shape_is_told_with_both_shapes() -> None:
     assert (found.first.point, found.first.verdict) == ("blocks.0.mlp.up", "shape")
     assert found.first.shapes == ((2, 12, LLAMA_SMALL.d_ff), (2, 12, LLAMA_SMALL.d_ff - 1))
     assert found.first.excess == math.inf
-    assert [row.point for row in found.rows if row.parts] == ["blocks.0.mlp.up"]
+    assert [row.point for row in found.rows if row.differs] == ["blocks.0.mlp.up"]
     longer = compare(llama(), edited(llama(), "logits", lambda x: np.concatenate([x, x[:, :1]], 1)), IDS)
     assert longer.first is not None
     assert longer.first.shapes == ((2, 12, 61), (2, 13, 61))
@@ -452,7 +455,7 @@ def test_what_stands_on_padding_does_not_matter() -> None:
         return {name: spoil(name, x, real=False) for name, x in traced(llama(), ids, mask).items()}
 
     found = compare(llama(), padded, IDS, mask=mask)
-    assert found.agrees, told(found)
+    assert found.agrees, report(found)
     assert found.predictions == int(mask.sum())
 
     def wrong(ids: np.ndarray, mask: Any) -> Any:
@@ -513,9 +516,9 @@ def test_a_partial_trace_is_judged_at_what_it_holds(kept: str) -> None:
     assert (found.first.point, found.first.verdict) == (first, "fault")
     missing = len(points_of(LLAMA_SMALL)) - len(found.rows)
     if kept == "residual":
-        assert found.notes == [
-            f"{missing} trace points of A are not in B: embed, blocks.0.attn_norm, blocks.0.attn.q..."
-        ]
+        assert found.notes == (
+            f"{missing} trace points of A are missing in B: embed, blocks.0.attn_norm, blocks.0.attn.q...",
+        )
     assert found.predictions == (24 if kept == "logits" else 0)
 
 
@@ -529,11 +532,13 @@ def test_points_of_another_model() -> None:
     longer = Config(**{**{f: getattr(LLAMA_SMALL, f) for f in ("vocab_size",)}, "n_layers": 3})
     found = compare(llama(), port(drawn(longer)), IDS)
     assert not found.agrees
-    assert any("trace points of B are not in A: blocks.2.attn_norm" in note for note in found.notes)
+    assert any("trace points of B are missing in A: blocks.2.attn_norm" in note for note in found.notes)
     with pytest.raises(ValueError, match=r"have no trace point in common"):
         compare(llama(), lambda ids: {"blocks.7.residual": np.zeros((2, 12, 32))}, IDS)
     rotated = gpt2_with(traced(llama(), IDS))
-    with pytest.raises(ValueError, match=r"trace point blocks\.0\.attn\.q_rotated is none of this"):
+    with pytest.raises(
+        ValueError, match=r"trace point blocks\.0\.attn\.q_rotated is not a point of this model: embed"
+    ):
         compare(port(llama()), rotated, IDS)
 
 
@@ -543,66 +548,115 @@ def gpt2_with(points: dict[str, np.ndarray]) -> Side:
     class Odd(Side):
         weights = as_side(gpt2()).weights
 
-        def trace(self, batch: Batch, put: Any = None) -> Any:
-            return points
+        def trace(self, batch: Batch, patch: Any = None) -> Any:
+            return Trace(points, "float32")
 
     return Odd("odd", "float32")
 
 
-# What goes in
+# The limit itself
+
+EVEN = Distance(0.0, 0.0, (0, 0, 0), 1.0, 1.0)
 
 
-def test_drawn_ids_are_always_the_same_and_known_to_both() -> None:
-    found = compare(gpt2(), gpt2())
-    assert found.batch.ids.shape == (1, 32)
-    assert np.array_equal(found.batch.ids, compare(gpt2(), gpt2()).batch.ids)
-    short = Config(
-        **{f: getattr(GPT2_SMALL, f) for f in GPT2_SMALL.__dataclass_fields__} | {"max_seq_len": 9}
-    )
-    assert compare(drawn(short), drawn(short)).batch.ids.shape == (1, 9)
-    small = Config(vocab_size=7)
-    assert compare(llama(), drawn(small)).batch.ids.max() < 7
+FAR = EVEN._replace(rms=1.0, worst=1.0)
 
 
-def test_ids_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"ids holds 61; it must be 0 or more and below .* 61"):
-        compare(llama(), llama(), [[1, 61]])
-    with pytest.raises(ValueError, match=r"ids holds -1"):
-        compare(llama(), llama(), [[1, -1]])
-    with pytest.raises(ValueError, match=r"ids has shape \(3,\)"):
-        compare(llama(), llama(), [1, 2, 3])
-    with pytest.raises(ValueError, match=r"dtype"):
-        compare(llama(), llama(), [[1.0, 2.0]])
-    with pytest.raises(ValueError, match=r"mask has shape"):
-        compare(llama(), llama(), IDS, mask=np.ones((2, 3), bool))
-    with pytest.raises(ValueError, match=r"pass ids"):
-        compare(port(llama()), port(llama()))
-    with pytest.raises(ValueError, match=r"ids is not a rectangular array"):
-        compare(llama(), llama(), [[1, 2], [3]])
-    recorded = Recorded(Batch(IDS), traced(llama(), IDS))
-    with pytest.raises(ValueError, match=r"B was recorded for ids .* the other side gets"):
-        compare(llama(), recorded, IDS[::-1])
-    with pytest.raises(ValueError, match=r"recorded for another mask"):
-        compare(llama(), recorded, IDS, mask=np.arange(12) >= np.array([[0], [1]]))
+def judged(a: float, b: float, distance: Distance = FAR, **more: Any) -> Row:
+    """A row judged by two errors of that many times the limit."""
+    row = Row(point="logits", shape=(1, 1, 1), verdict=Verdict.NOISE, distance=distance)
+    errors = (Error(EVEN, EVEN, a), Error(EVEN._replace(rms=0.5), EVEN, b))
+    return judge_errors(row, errors, **{"dtypes": ("float32", "float32"), "judged": AtFault.B} | more)
 
 
-def test_a_mask_without_ids_is_refused() -> None:
-    """Unless a recorded trace brings its own."""
-    with pytest.raises(ValueError, match=r"mask is given, and ids are not"):
-        compare(llama(), llama(), mask=np.ones((1, 32), bool))
-    mask = np.arange(12) >= np.array([[0], [4]])
-    recorded = Recorded(Batch(IDS, mask), traced(llama(), IDS, mask))
-    assert compare(llama(), recorded, mask=mask.astype(int).tolist()).agrees
-    with pytest.raises(ValueError, match=r"B was recorded for another mask"):
-        compare(llama(), recorded, mask=~mask)
+@pytest.mark.parametrize(
+    ("a", "b", "at_fault", "excess"),
+    [
+        (1.0, 1.0, "", 1.0),
+        (0.9, 0.3, "", 0.3),  # of the side in doubt
+        (1.5, 0.5, "A", 1.5),
+        (0.5, 1.5, "B", 1.5),
+        (1.5, 2.5, "A and B", 2.5),
+        (2.5, 1.5, "A and B", 2.5),
+    ],
+)
+def test_a_side_is_at_fault_above_the_limit(a: float, b: float, at_fault: str, excess: float) -> None:
+    row = judged(a, b)
+    assert (row.verdict, row.at_fault, row.excess) == ("fault" if at_fault else "noise", at_fault, excess)
+    assert (row.error_a, row.error_b) == (EVEN, EVEN._replace(rms=0.5))
 
 
-def test_a_side_cannot_change_what_the_other_gets() -> None:
-    def greedy(ids: np.ndarray) -> Any:
-        points = traced(llama(), ids)
-        ids[:] = 0
-        return points
+def test_two_errors_that_are_the_same_are_no_fault() -> None:
+    """Up to one rounding, here, in the coarser of the two dtypes."""
+    one = EVEN._replace(rms=EPSILON["float32"], worst=EPSILON["float32"])
+    assert judged(2.0, 3.0, one).verdict == "noise"
+    assert judged(2.0, 3.0, one).excess == 3.0
+    more = one._replace(rms=one.rms * 1.01)
+    assert judged(2.0, 3.0, more).at_fault == "A and B"
+    for dtypes in (("float32", "bfloat16"), ("bfloat16", "float32")):
+        assert judged(2.0, 3.0, more, dtypes=dtypes).verdict == "noise"
 
-    found = compare(greedy, llama(), IDS)
-    assert found.agrees
-    assert np.array_equal(found.batch.ids, IDS)
+
+def test_noise_is_that_of_the_side_in_doubt_and_logits_move_by_the_larger() -> None:
+    coarse, fine = EVEN._replace(worst=3.0), EVEN._replace(worst=0.5)
+    row = Row(point="logits", shape=(1, 1, 1), verdict=Verdict.NOISE, distance=EVEN)
+    for noises in ((coarse, fine), (fine, coarse)):
+        errors = (Error(EVEN, noises[0], 0.5), Error(EVEN, noises[1], 0.25))
+        of_a = judge_errors(row, errors, ("float32", "float32"), AtFault.A)
+        of_b = judge_errors(row, errors, ("float32", "float32"), AtFault.B)
+        assert (of_a.noise, of_b.noise) == noises
+        assert (of_a.excess, of_b.excess) == (0.5, 0.25)
+        assert of_a.moved == of_b.moved == 12.0
+
+
+@pytest.mark.parametrize(("times", "at_fault"), [(1.0, ""), (1.01, "A or B")])
+def test_the_tolerance_may_be_reached(times: float, at_fault: str) -> None:
+    distance = EVEN._replace(rms=RELATIVE["float32"] * times)
+    row = Row(point="logits", shape=(1, 1, 1), verdict=Verdict.NOISE, distance=distance)
+    row = _judge_by_tolerance(row, "float32")
+    assert (row.verdict, row.at_fault) == ("fault" if at_fault else "noise", at_fault)
+    assert row.excess == pytest.approx(times, rel=1e-12)
+
+
+def test_without_a_reference_the_coarser_dtype_sets_the_tolerance() -> None:
+    logits = traced(llama(), IDS)["logits"]
+    half = logits.astype(np.float16)
+    for sides in ((lambda ids: logits, lambda ids: half), (lambda ids: half, lambda ids: logits)):
+        assert compare(*sides, IDS).agrees
+    assert not compare(lambda ids: logits, lambda ids: half.astype(np.float32), IDS).agrees
+
+
+def rows(verdicts: str) -> list[Row]:
+    """A row for each letter: a fault (F), noise (N) or a shape (S)."""
+    kinds = {"F": Verdict.FAULT, "N": Verdict.NOISE, "S": Verdict.SHAPE}
+    return [
+        Row(
+            point=f"blocks.{i}.residual",
+            shape=(1, 1, 1),
+            verdict=kinds[letter],
+            at_fault=AtFault.NONE if letter == "N" else AtFault.B,
+        )
+        for i, letter in enumerate(verdicts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "own", "first", "marked"),
+    [
+        ("NN", "", None, ["noise", "noise"]),
+        ("NFF", "1", 1, ["noise", "fault", "carried"]),
+        ("NFF", "12", 1, ["noise", "fault", "fault"]),
+        ("NFF", "", 1, ["noise", "fault", "carried"]),  # nothing is wrong by itself: the first is named
+        ("NNF", "0", 0, ["fault", "noise", "carried"]),  # it adds more than rounding before the first fault
+        ("NFN", "2", 1, ["noise", "fault", "noise"]),  # too late
+        ("SFN", "", 0, ["shape", "carried", "noise"]),
+        ("FSF", "", 0, ["fault", "shape", "carried"]),
+    ],
+)
+def test_the_first_difference_and_what_it_carries(
+    verdicts: str, own: str, first: int | None, marked: list[str]
+) -> None:
+    found, first_row = _find_first(rows(verdicts), frozenset(f"blocks.{i}.residual" for i in own))
+    assert [row.verdict for row in found] == marked
+    assert first_row is (None if first is None else found[first])
+    assert first_row is None or first_row.at_fault == "B"
