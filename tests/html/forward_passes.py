@@ -12,6 +12,7 @@ from tinyxp.html.forward_pass import ForwardPass
 from tinyxp.html.text import visible
 
 CONFIGS = {"llama": tinyxp.Config(), "gpt2": replace(GPT2_CONFIG, n_layers=3)}
+RELU2 = replace(CONFIGS["llama"], mlp="relu2", head_bias=True)
 IDS = (3, 1, 4, 1, 5, 9, 2)
 LONG_IDS = tuple(range(3, 93))
 HOSTILE = {
@@ -34,5 +35,5 @@ def make_backend_run(backend: tinyxp.Backend) -> ForwardPass:
 
 @cache
 def make_run(family: str, ids: tuple[int, ...] = IDS, text: Callable[[int], str] = describe) -> ForwardPass:
-    params = drawn(CONFIGS[family])
+    params = drawn(RELU2 if family == "relu2" else CONFIGS[family])
     return ForwardPass(params, ids, tinyxp.trace(params, [list(ids)]), text)

@@ -62,6 +62,12 @@ def test_the_lens_ends_with_the_model_s_answer(run: ForwardPass) -> None:
     np.testing.assert_allclose(mass[-1], p.max(-1), atol=1e-6)
 
 
+def test_the_lens_adds_the_bias_of_the_head() -> None:
+    run = make_run("relu2")
+    p = softmax(run.points["logits"][0].astype(float))
+    np.testing.assert_allclose(measure_blocks.logit_lens(run)[1][-1], p.max(-1), atol=1e-6)
+
+
 def test_the_lens_at_an_early_block_is_a_model_that_stops_there(run: ForwardPass) -> None:
     """The same weights without the later blocks."""
     config = replace(run.params.config, n_layers=1)

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tinyxp.html.forward_pass import ForwardPass
 from tinyxp.html.measure_blocks import mlp_units, shortest_vector, stream_lengths, stream_points
@@ -67,6 +68,22 @@ def test_the_plot_has_the_activation_and_a_dot_for_each_token() -> None:
     (curve,) = re.findall('points="([^"]*)"', body)
     x, y = np.array([point.split(",") for point in curve.split()], dtype=float).T
     np.testing.assert_allclose(-y, x / (1.0 + np.exp(-x)), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("family", "columns"),
+    [
+        ("llama", ["gate", "silu(gate)", "up", "silu(gate) \xd7 up"]),
+        ("gpt2", ["up", "gelu_tanh(up)"]),
+        ("relu2", ["up", "relu2(up)"]),
+    ],
+)
+def test_the_values_of_a_unit_are_named_after_the_activation(family: str, columns: list[str]) -> None:
+    section = unit_section(make_run(family))
+    (table,) = Outline(section.body).tables
+    assert table[0] == ["token", *columns]
+    assert section.data["plotted"] == columns[:2]
+    assert ("multiplies up by silu(gate)" in section.explanation) == (family == "llama")
 
 
 def test_keys_choose_a_line_of_the_stream(show: Show, run: ForwardPass) -> None:

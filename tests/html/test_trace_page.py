@@ -27,6 +27,20 @@ def test_the_markup_is_well_formed_and_everything_has_a_name(run: ForwardPass) -
     assert len(outline.attributes("href", "a")) == 9
 
 
+@pytest.mark.parametrize(
+    ("family", "facts"),
+    [
+        ("llama", "4 heads on 2 key/value heads of size 8, MLPs of 64 (swiglu), RMSNorm, rotary positions"),
+        ("gpt2", "2 heads of size 4, MLPs of 32 (gelu_tanh), LayerNorm, learned positions"),
+        ("relu2", "MLPs of 64 (relu2)"),
+    ],
+)
+def test_the_introduction_describes_the_model(family: str, facts: str) -> None:
+    introduction = build(make_run(family)).partition("<nav")[0]
+    assert facts in introduction
+    assert "computed in float32 on numpy" in introduction
+
+
 def test_the_data_names_the_tokens(run: ForwardPass) -> None:
     data = data_of(build(run))
     assert data["tokens"] == [describe(i) for i in run.ids]

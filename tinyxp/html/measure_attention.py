@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyxp import ops
 from tinyxp.html.forward_pass import ForwardPass
-from tinyxp.model import rope_frequencies, rotation
+from tinyxp.rope import rope_frequencies, rotation
 
 MAX_PAIRS = 6
 """How many rotary pairs are shown at most."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinyxp import ops
-from tinyxp.cache import lay_out
+from tinyxp.cache import place
+from tinyxp.config import MLPS
 from tinyxp.html.forward_pass import ForwardPass
-from tinyxp.inputs import prepare
-from tinyxp.model import NORMS, Context, head
+from tinyxp.inputs import check_inputs
+from tinyxp.model import Context, head, normalize
 from tinyxp.ops import Kernels
-from tinyxp.typing import Array
+from tinyxp.typing import Array, Namespace
 
 MAX_UNITS = 8
 """How many units of each MLP are shown: those with the largest results."""
@@ -91,12 +92,12 @@ def apply_norm(run: ForwardPass, norm: str, x: Array, eps: float | None = None) 
     """Apply the norm of that name to x (1, ..., d), with another eps if one is given."""
     params = run.params
     config = params.config if eps is None else replace(params.config, norm_eps=eps)
-    layout = lay_out(prepare(params, [list(run.ids)], None, None, None), None)
-    context = Context(config, Kernels(), layout, None, params.xp)
+    placement = place(check_inputs(params, [list(run.ids)], None, None, None), None)
+    context = Context(config, Kernels(), placement, None, params.xp)
     if norm == "final_norm":
-        return NORMS[config.norm](params, norm, x, context)
+        return normalize(params, norm, x, context)
     _, layer, name = norm.split(".")
-    return NORMS[config.norm](params.block(int(layer)), name, x, context)
+    return normalize(params.block(int(layer)), name, x, context)
 
 
 def logit_lens(run: ForwardPass) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +110,7 @@ def logit_lens(run: ForwardPass) -> tuple[np.ndarray, np.ndarray]:
     best, probabilities = [], []
     for name in names:
         x = apply_norm(run, "final_norm", run.points[name][:, run.shown.start :, :])
-        p = run.host(ops.softmax(ops.widen(ops.linear(x, head(params), xp=xp), xp=xp), xp=xp))
+        p = run.host(ops.softmax(ops.widen(ops.linear(x, *head(params, params.config), xp=xp), xp=xp), xp=xp))
         best.append(p.argmax(axis=-1))
         probabilities.append(p.max(axis=-1))
     return np.stack(best), np.stack(probabilities)
@@ -118,20 +119,24 @@ def logit_lens(run: ForwardPass) -> tuple[np.ndarray, np.ndarray]:
 def mlp_units(run: ForwardPass, layer: int) -> tuple[list[int], np.ndarray]:
     """Return the units of a block's MLP with the largest results (u,), and their values (u, 4 or 2, s).
 
-    The values are gate, silu(gate), up and their product; or, without a gate, up and its GELU.
+    The values are gate, its activation, up and their product; or, without a gate, up and its activation.
     """
     params, mlp = run.params, f"blocks.{layer}.mlp"
     hidden = run.point(f"{mlp}.hidden")[run.shown.start :]
     units = np.argsort(-np.abs(hidden).max(axis=0), kind="stable")[:MAX_UNITS]
     values = [run.point(f"{mlp}.up")[run.shown.start :], hidden]
-    if params.config.mlp == "swiglu":
+    if MLPS[params.config.mlp].gated:
         gate = run.points[f"{mlp}.gate"][:, run.shown.start :, :]
-        values = [run.host(gate), run.host(ops.silu(gate, xp=params.xp)), *values]
+        values = [run.host(gate), run.host(_activate(run, gate, params.xp)), *values]
     return units.tolist(), np.stack([x[:, units].T for x in values], axis=1)
 
 
 def activation_curve(run: ForwardPass, reach: float) -> np.ndarray:
     """Return the MLP's activation from -reach to reach, as points (CURVE_POINTS, 2)."""
     x = np.linspace(-reach, reach, CURVE_POINTS)
-    name = "silu" if run.params.config.mlp == "swiglu" else run.params.config.mlp
-    return np.stack([x, getattr(ops, name)(x, xp=np)], axis=-1)
+    return np.stack([x, _activate(run, x, np)], axis=-1)
+
+
+def _activate(run: ForwardPass, x: Array, xp: Namespace) -> Any:
+    """Apply the activation of the model's MLP."""
+    return getattr(ops, MLPS[run.params.config.mlp].activation)(x, xp=xp)

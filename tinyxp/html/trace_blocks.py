@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tinyxp.config import MLPS
 from tinyxp.html.charts import Curve, column_chart, line_chart
 from tinyxp.html.elements import (
     EMPTY,
@@ -141,17 +142,19 @@ def _scaled_table(vector: ShortestVector, eps: float, power: str) -> Html:
 def unit_section(run: ForwardPass) -> Section:
     """Return single units of the MLPs across the tokens."""
     config = run.params.config
-    is_gated = config.mlp == "swiglu"
-    names = ["gate", "silu(gate)"] if is_gated else ["up", "gelu(up)"]
-    product = [escape("up"), fill("silu(gate) &times; up")] if is_gated else []
+    activation, is_gated = MLPS[config.mlp].activation, MLPS[config.mlp].gated
+    argument = "gate" if is_gated else "up"
+    names = [argument, f"{activation}({argument})"]
+    product = [escape("up"), fill("{gate} &times; up", gate=escape(names[1]))] if is_gated else []
     columns = [*map(escape, names), *product]
     layers = [mlp_units(run, layer) for layer in range(config.n_layers)]
     units = [units for units, _ in layers]
     reach = [[max(4.0, 1.1 * float(np.abs(unit[0]).max())) for unit in values] for _, values in layers]
     if is_gated:
         explanation = fill(
-            "A gated unit multiplies up by silu(gate), and the product goes on (<code>mlp.hidden</code>). A "
-            "gate far below 0 closes the unit."
+            "A gated unit multiplies up by {gate}, and the product goes on (<code>mlp.hidden</code>). A "
+            "gate far below 0 closes the unit.",
+            gate=escape(names[1]),
         )
     else:
         explanation = fill(

@@ -10,7 +10,7 @@ from tinyxp.html.numbers import percent, thousands
 from tinyxp.html.page import build_page
 from tinyxp.html.trace_attention import attention_section, learned_position_section, rotary_section
 from tinyxp.html.trace_blocks import norm_section, stream_section, unit_section
-from tinyxp.params import count_parameters
+from tinyxp.shapes import count_parameters
 
 GROUPS = {
     "embed": "embedding",
@@ -56,7 +56,7 @@ def _introduction(run: ForwardPass, environment: str) -> Html:
     heads = f"{c.n_heads} heads" + (f" on {c.n_kv_heads} key/value heads" if c.n_kv_heads < c.n_heads else "")
     facts = (
         f"{c.n_layers} layers of width {c.d_model}, {heads} of size {c.head_dim}, MLPs of {c.d_ff} "
-        f"({'SwiGLU' if c.mlp == 'swiglu' else 'GELU'}), {'RMSNorm' if c.norm == 'rms' else 'LayerNorm'}, "
+        f"({c.mlp}), {'RMSNorm' if c.norm == 'rms' else 'LayerNorm'}, "
         f"{'rotary' if c.position == 'rope' else 'learned'} positions, a vocabulary of {c.vocab_size:,}; "
         f"computed in {environment}. Every number is of this run, under the name of its trace point."
     )
