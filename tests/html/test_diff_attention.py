@@ -18,10 +18,10 @@ from .conftest import Show
 
 def test_the_maps_are_the_weights_of_both_sides() -> None:
     comparison = different()
-    assert comparison.arrays is not None
     section = attention_section(comparison, str)
     assert section is not None
-    a, b = (x[0] for x in comparison.arrays("blocks.1.attn.weights"))
+    traces = (comparison.trace_a, comparison.trace_b)
+    a, b = (trace.points["blocks.1.attn.weights"][0] for trace in traces)
     heads = np.argsort(-np.abs(b - a).max(axis=(1, 2)), kind="stable")
     for shown, weights in zip(section.data["maps"], (a, b, b - a), strict=True):
         np.testing.assert_allclose(shown, weights[heads].reshape(4, -1), rtol=6e-3, atol=1e-9)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.reference import drawn
 from tinyxp.doctor import Comparison, compare
-from tinyxp.doctor.report import answer, token_line
+from tinyxp.doctor.wording import describe_token, summarize
 from tinyxp.html.diff_page import build_diff_page
 from tinyxp.html.markup import escape
 
@@ -26,7 +26,7 @@ def hostile() -> Comparison:
     """Names and notes that try to break out of the page."""
     comparison = different()
     a, b = (replace(side, name=HOSTILE) for side in (comparison.a, comparison.b))
-    return replace(comparison, a=a, b=b, notes=[HOSTILE], truth=f"of {HOSTILE}", noise=f"of {HOSTILE}")
+    return replace(comparison, a=a, b=b, notes=(HOSTILE,), reference=f"of {HOSTILE}", noise=f"of {HOSTILE}")
 
 
 @pytest.mark.parametrize("make", ALL)
@@ -34,8 +34,8 @@ def test_the_page_begins_with_the_report_s_sentences(make: Callable[[], Comparis
     comparison = make()
     page = build_diff_page(comparison)
     (first,) = re.findall(r'<p class="answer">(.*?)</p>', page)
-    assert text(first) == answer(comparison)
-    token = token_line(comparison)
+    assert text(first) == summarize(comparison)
+    token = describe_token(comparison)
     assert token
     assert f"</p><p>{escape(token)}</p>" in page
 

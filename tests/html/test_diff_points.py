@@ -35,7 +35,7 @@ def test_the_table_has_the_numbers_of_every_point(make: Callable[[], Comparison]
         shown = dict(zip(header, cells, strict=True))
         assert shown["point"] == row.point + " first difference" * (row is comparison.first)
         assert shown["verdict"].split()[0] == row.verdict
-        assert ("error of B" in shown) == bool(comparison.truth)
+        assert ("error of B" in shown) == bool(comparison.reference)
         if row.shapes is not None:
             assert shown["worst element"] == f"A has shape {row.shapes[0]}, B has {row.shapes[1]}"
             assert shown["times"] == shown["B - A, rms"] == GAP
@@ -43,7 +43,7 @@ def test_the_table_has_the_numbers_of_every_point(make: Callable[[], Comparison]
         assert row.distance is not None
         assert shown["times"] == number(row.excess)
         assert [shown["B - A, rms"], shown["B - A, worst"]] == [number(x) for x in row.distance[:2]]
-        if comparison.truth:
+        if comparison.reference:
             errors = (row.error_a, row.error_b, row.noise)
             names = ("error of A", "error of B", "rounding error")
             assert [shown[name] for name in names] == [GAP if x is None else number(x.rms) for x in errors]
@@ -79,7 +79,7 @@ def test_keys_choose_which_points_are_shown(show: Show) -> None:
     tab = show(build_diff_page(comparison))
     tab.focus("#show")
     choices = [
-        [row.point for row in comparison.rows if row.parts],
+        [row.point for row in comparison.rows if row.differs],
         ["embed", "final_norm", "logits"],
         [row.point for row in comparison.rows if row.point.startswith("blocks.0.")],
         [row.point for row in comparison.rows if row.point.startswith("blocks.1.")],

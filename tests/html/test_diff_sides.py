@@ -61,13 +61,13 @@ def test_without_a_reference_the_sides_are_compared_with_each_other() -> None:
 
 
 def test_the_facts_are_those_of_the_comparison() -> None:
-    comparison = replace(different(), notes=["one", "<two>"], generated=3)
+    comparison = replace(different(), notes=("one", "<two>"), generated=3)
     found = facts(comparison)
     ids = " ".join(map(str, comparison.batch.ids[0]))
     assert found["ids"] == (
         f"1 \xd7 9 (rows, positions); the last 3 of each row are A's greedy continuation{ids}"
     )
-    assert found["reference"] == comparison.truth
+    assert found["reference"] == comparison.reference
     assert found["rounding"] == comparison.noise
     assert found["limit"].startswith(f"{RMS_FACTOR:g} times the root mean square of the rounding error or ")
     assert f" {WORST_FACTOR:g} times its largest value" in found["limit"]

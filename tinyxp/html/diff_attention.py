@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinyxp.doctor.distance import apart
-from tinyxp.doctor.points import counted, kind
+from tinyxp.doctor.distance import absolute_difference
+from tinyxp.doctor.points import kind
+from tinyxp.doctor.traces import compared_mask
 from tinyxp.doctor.verdicts import Comparison, Row
 from tinyxp.html.diff_points import link
 from tinyxp.html.elements import Section
@@ -35,11 +36,13 @@ class Window(NamedTuple):
 def attention_section(comparison: Comparison, describe_id: Callable[[int], str]) -> Section | None:
     """Return maps of the heads that differ most in the first layer that differs; None if no layer does."""
     layer = next((row for row in comparison.rows if _has_maps(row)), None)
-    if layer is None or layer.distance is None or comparison.arrays is None:
+    if layer is None or layer.distance is None:
         return None
-    a, b = (x.astype(np.float64) for x in comparison.arrays(layer.point))
+    traces = (comparison.trace_a, comparison.trace_b)
+    a, b = (trace.points[layer.point].astype(np.float64) for trace in traces)
     row, _, query, key = layer.distance.at
-    difference = apart(b, a, counted(layer.point, a.shape, comparison.batch))[row].max(axis=(-2, -1))
+    mask = compared_mask(layer.point, a.shape, comparison.batch)
+    difference = absolute_difference(b, a, mask)[row].max(axis=(-2, -1))
     differing = int(np.count_nonzero(difference))
     heads = np.argsort(-difference, kind="stable")[: min(MAX_HEADS, differing)].tolist()
     window = Window(row, heads, _around(query, a.shape[-2]), _around(key, a.shape[-1]))
@@ -63,7 +66,7 @@ def attention_section(comparison: Comparison, describe_id: Callable[[int], str])
 
 
 def _has_maps(row: Row) -> bool:
-    return kind(row.point) == "attn.weights" and row.parts and row.distance is not None
+    return kind(row.point) == "attn.weights" and row.differs and row.distance is not None
 
 
 def _around(index: int, size: int) -> slice:

@@ -59,7 +59,7 @@ def _layer_chart(comparison: Comparison, name: str) -> Html | None:
 
 def _labels(comparison: Comparison, measure: str = "") -> list[str]:
     """Return the names of the curves: the error, and the rounding error if there is a reference."""
-    if not comparison.truth:
+    if not comparison.reference:
         return [f"distance of B from A{measure}"]
     return [f"error of {comparison.judged}{measure}", "rounding error"]
 
@@ -70,7 +70,7 @@ def _first_block(comparison: Comparison) -> int | None:
 
 def _error(comparison: Comparison, row: Row) -> Distance | None:
     """Return the error of the side under test; without a reference, the distance of the sides."""
-    if not comparison.truth:
+    if not comparison.reference:
         return row.distance
     return row.error_a if comparison.judged == "A" else row.error_b
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tinyxp.doctor.report import Decode, answer, token_line
 from tinyxp.doctor.verdicts import Comparison
+from tinyxp.doctor.wording import Decode, describe_token, summarize
 from tinyxp.html.diff_attention import attention_section
 from tinyxp.html.diff_errors import layer_section, position_section
 from tinyxp.html.diff_points import link, point_section
@@ -36,10 +36,10 @@ def build_diff_page(comparison: Comparison, decode: Decode | None = None) -> Htm
         side.name if side.name == label else f"{label}: {side.name}"
         for label, side in zip("AB", (comparison.a, comparison.b), strict=True)
     ]
-    line = token_line(comparison, decode)
+    line = describe_token(comparison, decode)
     introduction = fill(
         '<p class="answer">{answer}</p>{token}',
-        answer=_link_points(comparison, answer(comparison)),
+        answer=_link_points(comparison, summarize(comparison)),
         token=fill("<p>{line}</p>", line=escape(line)) if line else EMPTY,
     )
     return build_page(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tinyxp.doctor.distance import Distance
 from tinyxp.doctor.points import block_of
-from tinyxp.doctor.report import shapes
-from tinyxp.doctor.verdicts import FAULT, SHAPE, Comparison, Row
+from tinyxp.doctor.verdicts import Comparison, Row, Verdict
+from tinyxp.doctor.wording import describe_shapes
 from tinyxp.html.elements import EMPTY, Section, cell, controls, select, table
 from tinyxp.html.markup import Html, escape, fill, join
 from tinyxp.html.numbers import number
@@ -18,7 +18,7 @@ def link(point: str) -> Html:
 
 def point_section(comparison: Comparison) -> Section:
     """Return the table of all points, and a menu of the points to show."""
-    errors = ["error of A", "error of B", "rounding error"] if comparison.truth else []
+    errors = ["error of A", "error of B", "rounding error"] if comparison.reference else []
     columns = ("point", "verdict", "times", "B - A, rms", "B - A, worst", *errors, "worst element")
     rows = [_row(comparison, row) for row in comparison.rows]
     points = table("Trace points", [*map(escape, columns)], rows, kind="points", name="points-table")
@@ -39,7 +39,7 @@ def point_section(comparison: Comparison) -> Section:
 
 
 def _explanation(comparison: Comparison) -> Html:
-    if not comparison.truth:
+    if not comparison.reference:
         return fill(
             "In the order of the computation. <em>Times</em> is the distance divided by the tolerance: a "
             "point above 1 differs."
@@ -56,7 +56,7 @@ def _explanation(comparison: Comparison) -> Html:
 def _choices(comparison: Comparison) -> list[tuple[str, str]]:
     """Return what the menu can show: values that the script knows, and their texts."""
     blocks = sorted({b for b in (block_of(row.point) for row in comparison.rows) if b is not None})
-    differing = sum(row.parts for row in comparison.rows)
+    differing = sum(row.differs for row in comparison.rows)
     choices = [("all", f"all {len(comparison.rows)} points"), ("differing", f"the {differing} that differ")]
     choices += [("outside", "those outside the blocks")] if blocks else []
     return choices + [(str(block), f"block {block}") for block in blocks]
@@ -69,23 +69,23 @@ def _row(comparison: Comparison, row: Row) -> tuple[Html, list[Html]]:
         '<code id="point-{point}" data-block="{block}"{differs}>{point}</code>{first}',
         point=escape(row.point),
         block=escape("outside" if block is None else block),
-        differs=fill(" data-differs") if row.parts else EMPTY,
+        differs=fill(" data-differs") if row.differs else EMPTY,
         first=fill(' <strong class="first">first difference</strong>') if row is comparison.first else EMPTY,
     )
-    errors = [row.error_a, row.error_b, row.noise] if comparison.truth else []
+    errors = [row.error_a, row.error_b, row.noise] if comparison.reference else []
     cells = [
         _verdict(row),
-        _gap() if row.verdict == SHAPE else number(row.excess),
+        _gap() if row.verdict == Verdict.SHAPE else number(row.excess),
         _rms(row.distance),
         _gap() if row.distance is None else number(row.distance.worst),
         *map(_rms, errors),
-        escape(shapes(row)) if row.verdict == SHAPE else _worst(comparison, row),
+        escape(describe_shapes(row)) if row.verdict == Verdict.SHAPE else _worst(comparison, row),
     ]
     return header, [cell(x) for x in cells]
 
 
 def _verdict(row: Row) -> Html:
-    fault = f" in {row.at_fault}" if row.verdict == FAULT and row.at_fault else ""
+    fault = f" in {row.at_fault}" if row.verdict == Verdict.FAULT and row.at_fault else ""
     return fill(
         '<span class="{verdict}">{verdict}{fault}</span>', verdict=escape(row.verdict), fault=escape(fault)
     )

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import numpy as np
 
 from tinyxp.doctor.distance import RMS_FACTOR, WORST_FACTOR
-from tinyxp.doctor.verdicts import CARRIED, EXACT, FAULT, NOISE, SHAPE, Comparison
+from tinyxp.doctor.verdicts import Comparison, Verdict
 from tinyxp.html.elements import Section, cell, table, token
 from tinyxp.html.markup import Html, escape, fill, join
 
 MEANINGS = {
-    EXACT: "A and B are equal bit for bit",
-    NOISE: "A and B differ by no more than rounding explains",
-    FAULT: "wrong: this operation adds more error than rounding explains",
-    CARRIED: "wrong only because its inputs are wrong",
-    SHAPE: "the arrays have different shapes",
+    Verdict.EXACT: "A and B are equal bit for bit",
+    Verdict.NOISE: "A and B differ by no more than rounding explains",
+    Verdict.FAULT: "wrong: this operation adds more error than rounding explains",
+    Verdict.CARRIED: "wrong only because its inputs are wrong",
+    Verdict.SHAPE: "the arrays have different shapes",
 }
 SHOWN_IDS = 48
 """How many ids are listed at most."""
@@ -26,10 +26,10 @@ def side_section(comparison: Comparison, describe_id: Callable[[int], str]) -> S
     """Return the sides, their input, and what they are judged by."""
     facts = {
         "ids": _ids(comparison, describe_id),
-        "reference": escape(comparison.truth or "none: neither side has weights"),
+        "reference": escape(comparison.reference or "none: neither side has weights"),
         "rounding": escape(comparison.noise),
     }
-    if comparison.truth:
+    if comparison.reference:
         facts["limit"] = fill(
             "{rms:g} times the root mean square of the rounding error or {worst:g} times its largest value, "
             "plus one rounding of the result; a larger error is a fault",
@@ -51,18 +51,19 @@ def side_section(comparison: Comparison, describe_id: Callable[[int], str]) -> S
 
 def _sides(comparison: Comparison) -> Html:
     roles = ("under test", "trusted") if comparison.judged == "A" else ("trusted", "under test")
-    if not comparison.truth:
+    if not comparison.reference:
         roles = ("compared with B", "compared with A")
+    sides, traces = (comparison.a, comparison.b), (comparison.trace_a, comparison.trace_b)
     rows = [
         (
             escape(label),
             [
                 cell(fill('<span class="long">{name}</span>', name=escape(side.name))),
-                cell(escape(side.dtype or "unknown")),
+                cell(escape(trace.dtype)),
                 cell(escape(role)),
             ],
         )
-        for label, side, role in zip("AB", (comparison.a, comparison.b), roles, strict=True)
+        for label, side, trace, role in zip("AB", sides, traces, roles, strict=True)
     ]
     return table("Sides", [*map(escape, ("side", "name", "dtype", "role"))], rows, kind="words")
 
