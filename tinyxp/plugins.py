@@ -13,6 +13,9 @@ ENGINES = "tinyxp.engines"  # a backend's name -> its Engine
 REFERENCES = "tinyxp.references"  # a name -> a module of independent implementations for the laws
 SIDES = "tinyxp.sides"  # the prefix of a spec such as hf:MODEL -> a function from what follows to a side
 
+DEFAULT_BACKENDS = ("numpy", "torch", "jax", "strict")
+"""The backends that tests and laws run on unless others are named, if they are installed."""
+
 
 @cache
 def entries(group: str) -> dict[str, EntryPoint]:

@@ -140,7 +140,7 @@ def test_a_broken_model_is_told_which_laws_it_breaks(model: type[Model], broken:
     told = set(re.findall(r"\n\n(\S+), by mine: ", text))
     assert told == set(broken.split())
     assert text.startswith(f"mine breaks {len(told)} of ")
-    assert text.count("  To see it again:") == len(told)
+    assert text.count("  To reproduce:") == len(told)
 
 
 def test_rotary_positions_that_are_not_relative() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.reference import libraries
 from tinyxp import Config
 from tinyxp.testing import LAWS, Draw, Law, LawBroken, Subject, foreign, judge, law, replay, select, subject
-from tinyxp.testing.law import show
+from tinyxp.testing.draws import as_source
 from tinyxp.testing.strategies import configs, token_ids
 
 
@@ -200,7 +200,7 @@ def test_laws_by_pattern(small_ids: Law) -> None:
     assert select() == list(LAWS.values())
     assert {x.of for x in select("model")} == {"model"}
     for wrong in ("", ",", "no-such", "causality,no-such"):
-        with pytest.raises(ValueError, match="^laws is '(no-such)?,?', which fits none of the"):
+        with pytest.raises(ValueError, match="^laws is '(no-such)?,?', which matches none of the"):
             select(wrong)
 
 
@@ -225,11 +225,11 @@ def test_names_of_subjects() -> None:
 
 @given(config=configs())
 def test_a_config_is_shown_as_source_that_makes_it_again(config: Config) -> None:
-    assert eval(show(config), {"Config": Config}) == config
+    assert eval(as_source(config), {"Config": Config}) == config
 
 
 def test_values_are_shown_as_source() -> None:
-    assert show(Config()) == "Config()"
-    assert show(Config(d_model=64)) == "Config(d_model=64)"
+    assert as_source(Config()) == "Config()"
+    assert as_source(Config(d_model=64)) == "Config(d_model=64)"
     value = {"x": np.array([[1.5, 2.0]], "float32"), "ids": [[1]], "mask": (True, None)}
-    assert show(value) == "{'x': np.array([[1.5, 2.0]], 'float32'), 'ids': [[1]], 'mask': (True, None)}"
+    assert as_source(value) == "{'x': np.array([[1.5, 2.0]], 'float32'), 'ids': [[1]], 'mask': (True, None)}"
