@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tinyxp.config import MLPS, Config
+from tinyxp.config import Config
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -34,14 +34,13 @@ def logits(config: Config, arrays: Arrays, ids: Sequence[int], positions: Sequen
             seen.append((k, v))
             stream[now] = stream[now] + affine(attend(q, seen, config), w, "attn.o")
             x = norm(stream[now], w, "mlp_norm", config.norm_eps)
-            if MLPS[config.mlp].gated:
-                hidden = np.array([u / (1.0 + math.exp(-u)) for u in affine(x, w, "mlp.gate")])
-                hidden = hidden * affine(x, w, "mlp.up")
-            else:
-                hidden = np.array([GELUS[config.mlp](u) for u in affine(x, w, "mlp.up")])
+            is_gated = "mlp.gate.weight" in w
+            bent = [ACTIVATIONS[config.mlp](u) for u in affine(x, w, "mlp.gate" if is_gated else "mlp.up")]
+            hidden = np.array(bent) * affine(x, w, "mlp.up") if is_gated else np.array(bent)
             stream[now] = stream[now] + affine(hidden, w, "mlp.down")
     table = arrays["embed.weight" if config.tie_embeddings else "head.weight"]
-    return np.stack([table @ norm(x, arrays, "final_norm", config.norm_eps) for x in stream])
+    bias = arrays.get("head.bias", 0.0)
+    return np.stack([table @ norm(x, arrays, "final_norm", config.norm_eps) + bias for x in stream])
 
 
 def attend(q: np.ndarray, seen: list[tuple[np.ndarray, np.ndarray]], config: Config) -> np.ndarray:
@@ -105,7 +104,9 @@ NORMS: dict[str, Callable[[np.ndarray, Arrays, str, float], np.ndarray]] = {
     "layer": layer_norm,
     "rms": rms_norm,
 }
-GELUS: dict[str, Callable[[float], float]] = {
+ACTIVATIONS: dict[str, Callable[[float], float]] = {
+    "swiglu": lambda u: u / (1.0 + math.exp(-u)),
     "gelu": lambda u: u / 2.0 * math.erfc(-u / math.sqrt(2.0)),
     "gelu_tanh": lambda u: u / (1.0 + math.exp(-2.0 * math.sqrt(2.0 / math.pi) * (u + 0.044715 * u**3))),
+    "relu2": lambda u: max(u, 0.0) ** 2,
 }

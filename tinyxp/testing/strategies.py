@@ -89,6 +89,7 @@ def configs(
     if family == "mixed":
         for name, known in (("norm", NORMS), ("position", POSITIONS), ("mlp", MLPS)):
             fields[name] = draw(st.sampled_from(tuple(known)))
+        fields["head_bias"] = flag()
     fields |= fixed
     groups = integer(n_kv_heads)
     shared = 1 if family == "gpt2" else integer(queries_per_kv_head)

@@ -63,7 +63,7 @@ class Vocabulary(NamedTuple):
     ranked: bool
 
     def encode(self, pieces: list[str]) -> list[int]:
-        """Return ids by definition: in each piece merge the first pair of the lowest rank, again and again."""
+        """Return ids by definition: in each piece merge the first pair of the lowest rank repeatedly."""
         ids = []
         for piece in pieces:
             parts = [bytes([byte]) for byte in piece.encode()]

@@ -38,7 +38,7 @@ COPIED = (
     "engine",
     "generation",
 )
-"""The modules that are copied. Everything else is shared with tinyxp: also Params, a pytree of JAX and torch."""
+"""The modules that are copied. The rest is shared with tinyxp, such as Params: a pytree of JAX and torch."""
 
 OWN_DECODER = (
     Patch(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FAMILIES = ("gpt2", "llama")
+FAMILIES = ("gpt2", "llama", "mixed")
+"""The families that mutants name; a mixed model has a squared ReLU and a bias of the head."""
 
 
 @dataclass(frozen=True)

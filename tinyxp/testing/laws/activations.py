@@ -60,6 +60,10 @@ def gelu_tanh(ops: Any, xp: Any, x: Any) -> Any:
     return ops.gelu_tanh(x, xp=xp)
 
 
+def relu2(ops: Any, xp: Any, x: Any) -> Any:
+    return ops.relu2(x, xp=xp)
+
+
 @law("silu is x / (1 + exp(-x)).", source=SILU)
 def silu_is_x_times_the_logistic(subject: Decoder, draw: Draw) -> None:
     judge_formula(subject, draw, silu, lambda x: 0.5 * x * (1.0 + math.tanh(0.5 * x)))
@@ -76,6 +80,11 @@ def gelu_tanh_is_its_formula(subject: Decoder, draw: Draw) -> None:
     judge_formula(
         subject, draw, gelu_tanh, lambda x: 0.5 * x * (1.0 + math.tanh(root * (x + 0.044715 * x**3)))
     )
+
+
+@law("relu2 is max(x, 0)^2.", source="So et al., 2021: Primer")
+def relu2_is_the_square_of_the_positive_part(subject: Decoder, draw: Draw) -> None:
+    judge_formula(subject, draw, relu2, lambda x: max(x, 0.0) ** 2)
 
 
 @law("f(x) - f(-x) = x for silu, gelu and gelu_tanh.")

@@ -30,7 +30,7 @@ def vocabulary_permutation(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)
     ids = model.ids(draw)
     order = draw_order(draw, "order", model.vocab_size)
-    names = ["embed.weight"] + ([] if model.config.tie_embeddings else ["head.weight"])
+    names = [name for name in ("embed.weight", "head.weight", "head.bias") if name in model.arrays]
     renumbered = model.but(**{name: model.arrays[name][order] for name in names})
     new_ids = np.argsort(order)[ids]
     subject.close(renumbered.forward(new_ids), model.forward(ids)[..., order], f"logits in the order {order}")
@@ -127,7 +127,7 @@ def without_blocks(subject: Any, draw: Draw) -> None:
     if model.config.position == "learned":
         stream = stream + model.arrays["pos_embed.weight"][: ids.shape[1]]
     table = model.arrays["embed.weight" if model.config.tie_embeddings else "head.weight"]
-    expected = normed(stream, model, "final_norm") @ table.T
+    expected = normed(stream, model, "final_norm") @ table.T + model.arrays.get("head.bias", 0.0)
     subject.close(model.but(**changes).forward(ids), expected, "logits without blocks")
 
 
@@ -182,7 +182,7 @@ def tied_equals_untied_with_a_copy(subject: Any, draw: Draw) -> None:
 def an_untied_head_is_its_own(subject: Any, draw: Draw) -> None:
     model = subject.model(draw, tie_embeddings=False)
     ids = model.ids(draw)
-    doubled = model.but(**{"head.weight": 2.0 * model.arrays["head.weight"]})
+    doubled = model.but(**{name: 2.0 * x for name, x in model.arrays.items() if name.startswith("head.")})
     subject.close(doubled.forward(ids), 2.0 * model.forward(ids), "logits of twice the head")
     present = np.isin(np.arange(model.vocab_size), ids)[:, None]
     others = np.where(present, model.arrays["embed.weight"], 5.0)
@@ -211,12 +211,12 @@ def grouped_heads_equal_repeated_ones(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Doubling the final norm's weight and bias doubles the logits.",
+    "Doubling the final norm's weight and bias doubles the logits of a head without bias.",
     region="norm",
     source="Zhang & Sennrich, 2019; Ba et al., 2016",
 )
 def the_final_norm_scales_the_logits(subject: Any, draw: Draw) -> None:
-    model = subject.model(draw)
+    model = subject.model(draw, head_bias=False)
     ids = model.ids(draw)
     changes = {name: 2.0 * x for name, x in model.arrays.items() if name.startswith("final_norm.")}
     subject.close(model.but(**changes).forward(ids), 2.0 * model.forward(ids), "logits of twice the weight")

@@ -67,6 +67,7 @@ ARGUMENTS: dict[str, Callable[[Decoder, Draw], tuple[Any, ...]]] = {
     "silu": for_activation,
     "gelu": for_activation,
     "gelu_tanh": for_activation,
+    "relu2": for_activation,
     "rotary": for_rotary,
     "attention": for_attention,
     "write_cache": for_write_cache,

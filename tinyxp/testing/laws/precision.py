@@ -55,6 +55,7 @@ def once_rounded(ops: Any, xp: Any, x: Any, w: Any) -> dict[str, Any]:
         "silu": ops.silu(x, xp=xp),
         "gelu": ops.gelu(x, xp=xp),
         "gelu_tanh": ops.gelu_tanh(x, xp=xp),
+        "relu2": ops.relu2(x, xp=xp),
         "layer_norm": ops.layer_norm(x, w[0, :], w[1, :], 1e-5, xp=xp),
         "rms_norm": ops.rms_norm(x, xp.ones_like(w[0, :]), 1e-5, xp=xp),
     }

@@ -140,9 +140,10 @@ def heads_attend(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "The MLP is W_down of silu(W_gate x) times W_up x, or of GELU(W_up x) in the form that the config names.",
+    "The MLP is W_down of silu(W_gate x) times W_up x, or of f(W_up x) for the config's f: a form of GELU or "
+    "the squared ReLU.",
     region="mlp",
-    source="Shazeer, 2020; Hendrycks & Gimpel, 2016; " + LLAMA,
+    source="Shazeer, 2020; Hendrycks & Gimpel, 2016; So et al., 2021; " + LLAMA,
 )
 def mlps_bend(subject: Any, draw: Draw) -> None:
     model, _, _, points = draw_trace(subject, draw)
@@ -155,6 +156,8 @@ def mlps_bend(subject: Any, draw: Draw) -> None:
             gate = times(x, model, f"{at}.gate")
             subject.close(points[f"{at}.gate"], gate, f"{at}.gate")
             hidden = gate / (1.0 + np.exp(-gate)) * up
+        elif model.config.mlp == "relu2":
+            hidden = np.maximum(up, 0.0) ** 2
         elif model.config.mlp == "gelu":
             hidden = np.vectorize(lambda u: 0.5 * u * (1.0 + math.erf(u / math.sqrt(2.0))))(up)
         else:
@@ -164,14 +167,15 @@ def mlps_bend(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Logits are the normed stream times the head, or times the embedding if they are tied.",
+    "Logits are the normed stream times the head, or the embedding if tied, plus the head's bias if any.",
     region="head",
     source="Press & Wolf, 2016",
 )
 def logits_are_the_head(subject: Any, draw: Draw) -> None:
     model, _, _, points = draw_trace(subject, draw)
     table = model.arrays["embed.weight" if model.config.tie_embeddings else "head.weight"]
-    subject.close(points["logits"], points["final_norm"] @ table.T, "logits")
+    expected = points["final_norm"] @ table.T + model.arrays.get("head.bias", 0.0)
+    subject.close(points["logits"], expected, "logits")
 
 
 @law(

@@ -35,7 +35,7 @@ POOL: tuple[Config, ...] = (
     ),
     Config(
         vocab_size=6, n_layers=1, d_model=9, n_heads=4, n_kv_heads=2, head_dim=2, d_ff=6, norm="layer",
-        attn_out_bias=True, mlp_bias=True, rope_scaling=SCALINGS[0],
+        attn_out_bias=True, mlp_bias=True, head_bias=True, mlp="relu2", rope_scaling=SCALINGS[0],
     ),
 )  # fmt: skip
 """The configs that pooled subjects run on: every block choice, GQA, MQA and MHA."""

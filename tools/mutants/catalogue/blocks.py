@@ -115,6 +115,30 @@ mutant(
     families="gpt2",
 )
 mutant(
+    "relu2-not-squared",
+    "The squared ReLU is not squared.",
+    Patch("ops", "squared: Array = positive * positive", "squared: Array = positive"),
+    region="mlp",
+    killers="relu2-is-the-square-of-the-positive-part mlps-bend",
+    families="mixed",
+)
+mutant(
+    "relu2-of-both-signs",
+    "Negative numbers are squared too.",
+    Patch("ops", "positive = xp.where(x < 0.0, 0.0, x)", "positive = x"),
+    region="mlp",
+    killers="relu2-is-the-square-of-the-positive-part mlps-bend",
+    families="mixed",
+)
+mutant(
+    "head-bias-dropped",
+    "The head's bias is not added.",
+    Patch("model", ', params.get("head.bias")', ", None"),
+    region="head",
+    killers="logits-are-the-head",
+    families="mixed",
+)
+mutant(
     "silu-overflows",
     "silu is x exp(x) / (1 + exp(x)), which is infinity by infinity for large x.",
     Patch("ops", "e = xp.exp(-xp.abs(wide))", "e = xp.exp(wide)"),

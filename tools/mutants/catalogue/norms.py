@@ -8,6 +8,7 @@ LAYER_WEIGHT = "centred * scale * cast(weight, wide.dtype, xp=xp)"
 RMS_WEIGHT = "cast(wide * scale, x.dtype, xp=xp) * cast(weight, x.dtype, xp=xp)"
 FINAL = 'normalize(params, "final_norm", x, ctx)'
 FINAL_OF_THE_LOSS = 'normalize(inputs.params, "final_norm", x, ctx)'
+MLP_ADDED = 'x + tap("mlp.out", linear(w, "mlp.down", expand(w, m, ctx, tap), ctx))'
 EPS = "*parts, ctx.config.norm_eps"
 
 mutant(
@@ -211,8 +212,8 @@ mutant(
     Patch("model", 'normalize(w, "mlp_norm", x, ctx)', "x"),
     Patch(
         "model",
-        'x + tap("mlp.out", linear(w, "mlp.down", expand(w, m, ctx, tap), ctx))',
-        'normalize(w, "mlp_norm", x + tap("mlp.out", linear(w, "mlp.down", expand(w, m, ctx, tap), ctx)), ctx)',
+        MLP_ADDED,
+        f'normalize(w, "mlp_norm", {MLP_ADDED}, ctx)',
     ),
     region="residual",
     killers="norms-stand-before sublayers-add-to-the-stream",
