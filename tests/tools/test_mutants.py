@@ -64,8 +64,9 @@ WHOLE = ("attention", "batch", "cache", "causality", "embedding", "head", "heads
          "positions", "residual", "rotation", "structure")  # fmt: skip
 """Regions whose faults a pass in float64 shows, but for those that follow."""
 HIDDEN = {
-    "cache-changed-in-place", "last-column-for-last-real", "loss-nan-of-nothing", "loss-unshifted",
-    "rms-norm-rounded-last", "scores-in-half-precision",
+    "cache-changed-in-place", "cache-values-written-in-place", "full-mask-drops-causality", "kernels-ignored",
+    "last-column-for-last-real", "loss-nan-of-nothing", "loss-unshifted", "rms-norm-rounded-last",
+    "scores-in-half-precision", "up-traced-before-the-gate",
 }  # fmt: skip
 
 
@@ -186,9 +187,7 @@ def test_a_copy_imports_copies_and_otherwise_tinyxp_itself() -> None:
     assert copy.model.Config is Config
 
 
-@pytest.mark.parametrize(
-    "line", ["from tinyxp.ops import linear, registry", "from .ops import linear, registry"]
-)
+@pytest.mark.parametrize("line", ["from tinyxp.ops import linear", "from .ops import linear"])
 def test_imports_of_either_style_are_those_of_the_copy(line: str) -> None:
     tree = CopiedImports().visit(ast.parse(line))
     assert ast.unparse(tree) == "from .ops import linear"

@@ -85,20 +85,21 @@ def configs(
         fields |= {name: value for name, value in GPT2.items() if name != "tie_embeddings"}
         fields["mlp"] = draw(st.sampled_from(["gelu_tanh", "gelu"]))
     else:
-        fields |= {name: flag() for name in ("attn_bias", "attn_out_bias", "mlp_bias")}
+        fields |= {name: flag() for name in ("attn_bias", "attn_out_bias", "mlp_bias", "head_bias")}
     if family == "mixed":
         for name, known in (("norm", NORMS), ("position", POSITIONS), ("mlp", MLPS)):
             fields[name] = draw(st.sampled_from(tuple(known)))
-        fields["head_bias"] = flag()
-    fields |= fixed
     groups = integer(n_kv_heads)
     shared = 1 if family == "gpt2" else integer(queries_per_kv_head)
     size = integer(head_dim)
-    if fields.get("position", "rope") == "rope":
+    if (fields | fixed).get("position", "rope") == "rope":
         size += size % 2
         fields["rope_theta"] = draw(st.sampled_from([1e4, 100.0, 1e6]))
         fields["rope_scaling"] = draw(st.sampled_from([None, *SCALINGS]))
     heads = {"n_kv_heads": groups, "n_heads": groups * shared, "head_dim": size}
+    width, limits = groups * shared * size, (d_model, d_model) if isinstance(d_model, int) else d_model
+    if limits[0] <= width <= limits[1] and flag():
+        fields["d_model"] = width  # square matrices, whose shapes do not reveal a transpose
     return Config(**(heads | fields | fixed))
 
 

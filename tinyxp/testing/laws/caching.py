@@ -93,9 +93,12 @@ def a_cache_can_branch(subject: Subject, draw: Draw) -> None:
     column = draw("column", subject.columns(1, ids.shape[1] - 1))
     step = draw("step", st.integers(1, max(model.vocab_size - 1, 1)))
     others = (ids + step) % model.vocab_size
-    _, trunk = model.extend(ids[:, :column], model.new_cache(len(ids), ids.shape[1]))
-    first, _ = model.extend(ids[:, column:], trunk)
+    _, trunk = model.extend(ids[:, :column], model.new_cache(len(ids), ids.shape[1] + 1))
+    first, branch = model.extend(ids[:, column:], trunk)
     model.extend(others[:, column:], trunk)
+    after, _ = model.extend(ids[:, :1], branch)
+    expected = model.forward(np.concatenate([ids, ids[:, :1]], axis=1))[:, -1:]
+    subject.close(after, expected, "logits after one continuation, once another was computed")
     again, _ = model.extend(ids[:, column:], trunk)
     subject.equal(again, first, "logits of the same continuation, before and after another")
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -60,9 +61,12 @@ def squares(draw: st.DrawFn, /, families: tuple[str, ...] = ("gpt2",), **fixed: 
 
 def configs_with_a_class() -> st.SearchStrategy[Config]:
     """Return a strategy for small configs that transformers has a class for."""
-    llama = st.booleans().flatmap(lambda both: squares(("llama",), attn_bias=both, attn_out_bias=both))
-    qwen2 = configs(families=["llama"], attn_bias=True, attn_out_bias=False, mlp_bias=False)
-    mistral = configs(families=["llama"], attn_bias=False, attn_out_bias=False, mlp_bias=False)
+    llama_like = partial(configs, families=["llama"], head_bias=False)
+    llama = st.booleans().flatmap(
+        lambda both: squares(("llama",), attn_bias=both, attn_out_bias=both, head_bias=False)
+    )
+    qwen2 = llama_like(attn_bias=True, attn_out_bias=False, mlp_bias=False)
+    mistral = llama_like(attn_bias=False, attn_out_bias=False, mlp_bias=False)
     return squares() | llama | qwen2 | mistral
 
 

@@ -83,8 +83,7 @@ def stream_permutation(subject: Any, draw: Draw) -> None:
     changes = {}
     for name, x in model.arrays.items():
         writes = name.endswith(("attn.o.weight", "mlp.down.weight", "attn.o.bias", "mlp.down.bias"))
-        inner = ".attn." in name or ".mlp." in name
-        if writes or (x.ndim == 1 and not inner):
+        if writes or name.endswith(("norm.weight", "norm.bias")):
             changes[name] = x[order]
         elif x.ndim == 2:
             changes[name] = x[:, order]

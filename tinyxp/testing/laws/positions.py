@@ -123,5 +123,5 @@ def rotary_frequencies(subject: Any, draw: Draw) -> None:
         rope_scaling=draw("scaling", st.sampled_from([scaling, None])),
     )
     expected = [rope_frequency(i, config) for i in range(config.head_dim // 2)]
-    found = subject.modules.model.rope_frequencies(config)
+    found = subject.modules.rope.rope_frequencies(config)
     subject.close(np.asarray(found) / expected, np.ones(len(expected)), "ratio of frequencies", within=1e-12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -71,12 +72,19 @@ def same_distribution(subject: Any, found: np.ndarray, expected: Any, what: str)
     subject.equal(found > 0.0, wanted > 0.0, f"{what}: whether an id may be drawn")
 
 
-def top_ps(weights: list[list[int]], temperature: float) -> st.SearchStrategy[float | None]:
+def mass_sums(row: list[int], temperature: float, top_k: int | None) -> list[float]:
+    """Return the masses of the one, two, ... most likely of the ids that top_k keeps."""
+    masses = sorted((w ** POWERS[temperature] for w in row), reverse=True)[:top_k]
+    return [sum(masses[: i + 1]) / sum(masses) for i in range(len(masses))]
+
+
+def top_ps(
+    weights: list[list[int]], temperature: float, top_k: int | None = None
+) -> st.SearchStrategy[float | None]:
     """Return a strategy for top_p; some values equal the mass of a row's most likely ids exactly."""
     exact = set()
     for row in weights:
-        masses = sorted((w ** POWERS[temperature] for w in row), reverse=True)
-        exact |= {sum(masses[: i + 1]) / sum(masses) for i in range(len(masses))}
+        exact |= set(mass_sums(row, temperature, top_k))
     return st.none() | st.sampled_from([*sorted(exact), 0.0, 0.3, 0.9]) | st.floats(0.0, 1.0, width=32)
 
 
@@ -87,11 +95,15 @@ def top_ps(weights: list[list[int]], temperature: float) -> st.SearchStrategy[fl
 def truncation_is_exact(subject: Any, draw: Draw) -> None:
     weights = draw_weights(subject, draw)
     temperature = draw("temperature", st.sampled_from([1.0, 0.5, 2.0]))
-    top_k = draw("top_k", st.none() | st.integers(1, len(weights[0]) + 1))
-    top_p = draw("top_p", top_ps(weights, temperature))
-    expected = [truncated([w ** POWERS[temperature] for w in row], top_k, top_p) for row in weights]
-    found = probabilities(subject, logs(weights), temperature=temperature, top_k=top_k, top_p=top_p)
-    same_distribution(subject, found, expected, "probability")
+    n = len(weights[0])
+    k = draw("top_k", st.integers(1, n) | st.integers(1, n + 1))
+    p = draw("top_p", top_ps(weights, temperature, k))
+    half = max(n // 2, 1)
+    middle = float(np.median(mass_sums(weights[0], temperature, half)))
+    for top_k, top_p in product((None, k, half), (None, p, middle)):
+        expected = [truncated([w ** POWERS[temperature] for w in row], top_k, top_p) for row in weights]
+        found = probabilities(subject, logs(weights), temperature=temperature, top_k=top_k, top_p=top_p)
+        same_distribution(subject, found, expected, f"probability with top_k {top_k} and top_p {top_p}")
 
 
 @law(

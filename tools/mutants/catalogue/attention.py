@@ -226,7 +226,9 @@ mutant(
 mutant(
     "attention-output-bias-dropped",
     "The bias of the attention's output is not added.",
-    Patch("model", 'linear(w, "attn.o", heads, ctx)', 'ctx.kernels.linear(heads, w["attn.o.weight"], xp=xp)'),
+    Patch(
+        "model", 'linear(w, "attn.o", heads, ctx)', 'ctx.kernels.linear(heads, w["attn.o.weight"], xp=ctx.xp)'
+    ),
     region="attention",
     killers="projections",
 )
@@ -236,7 +238,7 @@ mutant(
     Patch(
         "model",
         'linear(w, "attn.o", heads, ctx)',
-        'linear({**w, "attn.o.weight": other_way(w["attn.o.weight"], xp=xp)}, "attn.o", heads, ctx)',
+        'linear({**w, "attn.o.weight": other_way(w["attn.o.weight"], xp=ctx.xp)}, "attn.o", heads, ctx)',
     ),
     Patch(
         "model",
@@ -247,4 +249,15 @@ mutant(
     ),
     region="attention",
     killers="projections",
+)
+mutant(
+    "full-mask-drops-causality",
+    "A mask without padding replaces the triangle instead of joining it.",
+    Patch(
+        "cache",
+        VISIBLE,
+        "    if mask is not None and bool(xp.all(mask)):\n        causal = causal | True\n" + VISIBLE,
+    ),
+    region="padding",
+    killers="a-full-mask-is-none padding-invariance",
 )

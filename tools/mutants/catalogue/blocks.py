@@ -291,3 +291,65 @@ mutant(
     region="kernels",
     killers="joint-projections-are-the-single-ones",
 )
+mutant(
+    "absent-bias-is-the-norms",
+    "A sublayer without an output bias adds the bias of its norm.",
+    Patch(
+        "model",
+        'w[f"{name}.weight"], w.get(f"{name}.bias"), xp=ctx.xp)',
+        'w[f"{name}.weight"], w.get(f"{name}.bias", w.get(NORM_OF.get(name))), xp=ctx.xp)',
+    ),
+    Patch(
+        "model",
+        "def linear(",
+        'NORM_OF = {"attn.o": "attn_norm.bias", "mlp.down": "mlp_norm.bias"}\n\n\ndef linear(',
+    ),
+    region="linear",
+    killers="zero-biases-are-none",
+    families="mixed",
+)
+mutant(
+    "shortcut-without-taps",
+    "When nothing is traced, the MLP takes a shortcut that shifts its hidden units by one.",
+    Patch(
+        "model",
+        '    return tap("mlp.hidden", act(gate, xp=ctx.xp) * up)',
+        "    if tap is untapped:\n        return ctx.xp.roll(act(gate, xp=ctx.xp) * up, 1, axis=-1)\n"
+        '    return tap("mlp.hidden", act(gate, xp=ctx.xp) * up)',
+    ),
+    region="mlp",
+    killers="hidden-permutation",
+    families="llama",
+)
+mutant(
+    "erf-of-infinity-is-nan",
+    "erf integrates beyond 6 too, which is NaN at infinity.",
+    Patch("ops", "held = xp.where(near, x, 0.0)", "held = x"),
+    Patch(
+        "ops",
+        "* held * (2.0 / math.sqrt(math.pi)), xp.sign(x))",
+        "* held * (2.0 / math.sqrt(math.pi)), xp.sign(x) + 0.0 * x)",
+    ),
+    region="mlp",
+    killers="erf-is-the-error-function",
+    families="gpt2",
+)
+mutant(
+    "up-traced-before-the-gate",
+    "The trace contains up before the gate.",
+    Patch(
+        "model",
+        'gate, up = tap("mlp.gate", gate), tap("mlp.up", up)',
+        'up, gate = tap("mlp.up", up), tap("mlp.gate", gate)',
+    ),
+    region="structure",
+    killers="traces-are-complete",
+    families="llama",
+)
+mutant(
+    "kernels-ignored",
+    "The caller's kernels are not used.",
+    Patch("model", "as_kernels(kernels), placement, angles", "Kernels(), placement, angles"),
+    region="kernels",
+    killers="kernels-that-are-given-are-used",
+)

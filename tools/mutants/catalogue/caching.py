@@ -126,3 +126,14 @@ mutant(
     region="cache",
     killers="last-is-the-last-real-column",
 )
+mutant(
+    "cache-values-written-in-place",
+    "A cached pass writes its values into the arrays of the older cache.",
+    Patch(
+        "model",
+        "        cache = (k, v)",
+        "        cache[1][...] = v\n        cache = (k, cache[1])",
+    ),
+    region="cache",
+    killers="a-cache-can-branch",
+)

@@ -153,3 +153,31 @@ mutant(
     region="sampling",
     killers="a-seed-decides-every-draw",
 )
+mutant(
+    "no-seed-is-seed-0",
+    "Without a seed every generation draws the uniforms of seed 0.",
+    Patch("sampling", "None if self.seed is None else [self.seed, row]", "[self.seed or 0, row]"),
+    region="sampling",
+    killers="no-seed-is-a-new-one",
+)
+mutant(
+    "top-p-above-1-accepted",
+    "A top_p above 1 is accepted.",
+    Patch("sampling", "not 0.0 <= self.top_p <= 1.0", "not 0.0 <= self.top_p"),
+    region="sampling",
+    killers="bad-settings-are-named",
+)
+mutant(
+    "top-p-1-truncates",
+    "top_p 1 is applied like any other: rounding drops the least likely ids.",
+    Patch("sampling", "if top_p is not None and top_p >= 1.0:", "if False:"),
+    region="sampling",
+    killers="limits-that-leave-all",
+)
+mutant(
+    "probabilities-in-half-precision",
+    "Temperature and top-p are applied in the dtype of the logits.",
+    Patch("sampling", "    wide = widen(logits, xp=xp)\n", "    wide = logits\n"),
+    region="sampling",
+    killers="half-precision-is-widened",
+)

@@ -155,3 +155,10 @@ mutant(
     region="generation",
     killers="padded-rows-go-on-as-alone",
 )
+mutant(
+    "eos-unchecked",
+    "An eos outside the vocabulary is accepted, and never occurs.",
+    Patch("generation", 'as_integer("eos", end, low=0, high=n)', "end"),
+    region="generation",
+    killers="bad-arguments-of-generate-are-named",
+)

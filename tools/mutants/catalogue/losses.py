@@ -162,3 +162,11 @@ mutant(
     region="counts",
     killers="counts-are-sums-over-shapes known-counts",
 )
+mutant(
+    "count-without-positions",
+    "Learned positions are not counted.",
+    Patch("shapes", 'c.max_seq_len * d * (c.position == "learned")', "0"),
+    region="counts",
+    killers="transformers-counts-as-many counts-are-sums-over-shapes known-counts",
+    families="gpt2",
+)

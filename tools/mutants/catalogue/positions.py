@@ -186,3 +186,15 @@ mutant(
     killers="tokens-are-looked-up learned-positions-are-rows",
     families="gpt2",
 )
+mutant(
+    "rope-angle-offset",
+    "Every pair is rotated a little further than its angle.",
+    Patch(
+        "ops",
+        "    cos, sin = cast(cos, x.dtype, xp=xp), cast(sin, x.dtype, xp=xp)\n",
+        "    cos, sin = cast(cos - 1e-4 * sin, x.dtype, xp=xp), cast(sin + 1e-4 * cos, x.dtype, xp=xp)\n",
+    ),
+    region="rotation",
+    killers="rotary-by-nothing-is-the-identity rotary-multiplies-complex-numbers",
+    families="llama",
+)

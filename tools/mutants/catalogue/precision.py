@@ -126,3 +126,15 @@ mutant(
     region="precision",
     killers="dtypes-are-kept the-loss-is-wide",
 )
+mutant(
+    "layer-norm-in-place",
+    "LayerNorm subtracts the mean from its argument in place.",
+    Patch(
+        "ops",
+        "    centred = wide - xp.mean(wide, axis=-1, keepdims=True)\n",
+        "    wide -= xp.mean(wide, axis=-1, keepdims=True)\n    centred = wide\n",
+    ),
+    region="precision",
+    killers="operations-leave-their-arguments",
+    families="gpt2",
+)
