@@ -90,21 +90,21 @@ def breaks(subject: Decoder, law: Law, max_examples: int = EXAMPLES) -> bool:
 
 
 def killers(
-    mutant: Mutant | None, laws: Iterable[Law], *, max_examples: int = EXAMPLES, fast: bool = False
+    mutant: Mutant | None, laws: Iterable[Law], *, max_examples: int = EXAMPLES, scope: str = "all"
 ) -> tuple[str, ...]:
     """Return the laws that a mutant, or the unchanged copy, breaks.
 
-    ``fast`` tries only those of the mutant's own region, the expected ones first, and stops at the first
-    killer.
+    ``scope`` is "all", "region" (only those of the mutant's own region) or "first" (those of its region, the
+    expected ones first, up to the first killer).
     """
     subject, broken = load_subject(None if mutant is None else mutant.name), []
-    if fast and mutant is not None:
+    if scope != "all" and mutant is not None:
         own = [law for law in laws if law.region == mutant.region]
-        laws = sorted(own, key=lambda law: law.name not in mutant.killers)
+        laws = sorted(own, key=lambda law: law.name not in mutant.killers) if scope == "first" else own
     for law in laws:
         if breaks(subject, law, max_examples):
             broken.append(law.name)
-            if fast:
+            if scope == "first":
                 break
     return tuple(broken)
 
@@ -114,20 +114,20 @@ def kill_matrix(
     laws: Sequence[Law] | None = None,
     *,
     max_examples: int = EXAMPLES,
-    fast: bool = False,
+    scope: str = "all",
     workers: int | None = None,
     show: Callable[[int, int], None] | None = None,
 ) -> Matrix:
     """Try ``laws`` on ``mutants`` and on the unchanged copy, in up to ``max_examples`` cases each.
 
     The default is all mutants, and all laws that judge what mutants change. ``workers`` is the number of
-    processes, by default one for each core. ``show(done, total)`` reports progress. ``fast`` as in
+    processes, by default one for each core. ``show(done, total)`` reports progress. ``scope`` as in
     ``killers``.
     """
     chosen = list(MUTANTS.values()) if mutants is None else list(mutants)
     tried = [law for law in LAWS.values() if law.region not in UNAFFECTED] if laws is None else list(laws)
     names = tuple(law.name for law in tried)
-    task = partial(_killers, laws=names, max_examples=max_examples, fast=fast)
+    task = partial(_killers, laws=names, max_examples=max_examples, scope=scope)
     tasks = [None, *(mutant.name for mutant in chosen)]
     broken_by: dict[str | None, tuple[str, ...]] = {}
     processes = min(workers or os.cpu_count() or 1, len(tasks))
@@ -148,10 +148,10 @@ def kill_matrix(
 
 
 def _killers(
-    name: str | None, *, laws: Sequence[str], max_examples: int, fast: bool
+    name: str | None, *, laws: Sequence[str], max_examples: int, scope: str
 ) -> tuple[str | None, tuple[str, ...]]:
     mutant = None if name is None else MUTANTS[name]
-    return name, killers(mutant, [LAWS[law] for law in laws], max_examples=max_examples, fast=fast)
+    return name, killers(mutant, [LAWS[law] for law in laws], max_examples=max_examples, scope=scope)
 
 
 def _begin(folder: str) -> None:

@@ -12,7 +12,8 @@ from .matrix import Fate, Matrix
 INTRODUCTION = """# Mutants
 
 Each mutant is this decoder with one mistake that people make, planted by a change of its source. It must
-break a law of the region that the mistake is in. `make mutants` writes this page.
+break a law of the region that the mistake is in. Only the laws of that region are tried here;
+`python -m tools.mutants --scope all` tries all of them. `make mutants` writes this page.
 """
 
 

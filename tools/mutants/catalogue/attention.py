@@ -1,4 +1,4 @@
-"""Mutants of attention: its mask, its softmax, its scale, and how heads share keys and stand in a row."""
+"""Mutants of attention: its mask, its softmax, its scale, and how heads share keys and are ordered."""
 
 from ..mutant_registry import Patch, mutant
 
@@ -13,14 +13,14 @@ def but_one(name: str) -> tuple[str, str]:
 
 mutant(
     "mask-missing",
-    "Attention takes no notice of the mask.",
+    "Attention ignores the mask.",
     Patch("ops", "softmax(scores, visible=visible, xp=xp)", "softmax(scores, xp=xp)"),
     region="causality",
     killers="causality prefix-invariance heads-attend",
 )
 mutant(
     "mask-upside-down",
-    "The upper triangle was kept in place of the lower: tokens see themselves and what comes after them.",
+    "The upper triangle is kept instead of the lower: tokens see themselves and what follows them.",
     Patch("cache", VISIBLE, "    causal = columns[None, :] >= columns[:, None]\n" + VISIBLE),
     region="causality",
     killers="causality prefix-invariance heads-attend",
@@ -34,7 +34,7 @@ mutant(
 )
 mutant(
     "mask-without-itself",
-    "The triangle leaves out its diagonal: no token sees itself.",
+    "The triangle excludes its diagonal: no token sees itself.",
     Patch("cache", VISIBLE, "    causal = columns[None, :] < columns[:, None]\n" + VISIBLE),
     region="attention",
     killers="heads-attend",
@@ -48,7 +48,7 @@ mutant(
 )
 mutant(
     "mask-after-softmax",
-    "Weights of hidden keys are zeroed after the softmax, and the others are not made to add up to 1 again.",
+    "Weights of hidden keys are zeroed after the softmax, without normalising the others again.",
     Patch(
         "ops",
         "softmax(scores, visible=visible, xp=xp)",
@@ -59,7 +59,7 @@ mutant(
 )
 mutant(
     "mask-of-the-first-row",
-    "One mask was made for the whole batch, from its first row.",
+    "The mask of the first row is used for the whole batch.",
     Patch("cache", "causal & mask[:, None, None, :]", "causal & mask[:1, None, None, :]"),
     region="padding",
     killers="padding-invariance padding-is-unseen heads-attend",
@@ -91,21 +91,21 @@ mutant(
 )
 mutant(
     "softmax-unshifted",
-    "Softmax does not take off the largest score before it exponentiates.",
+    "Softmax does not subtract the largest score before it exponentiates.",
     Patch("ops", "xp.exp(wide - xp.where(top > -math.inf, top, 0.0))", "xp.exp(wide)"),
     region="softmax",
     killers="softmax-does-not-overflow softmax-ignores-a-constant",
 )
 mutant(
     "softmax-shifted-by-the-largest-of-all",
-    "Softmax takes off the largest of all scores, not of each row: rows far below it vanish.",
+    "Softmax subtracts the largest of all scores, not of each row: rows far below it vanish.",
     Patch("ops", "top = xp.max(wide, axis=axis, keepdims=True)", "top = xp.max(wide)"),
     region="softmax",
     killers="softmax-does-not-overflow softmax-ignores-a-constant",
 )
 mutant(
     "softmax-to-base-2",
-    "Softmax raises 2, not e: the factor log2(e) of a fast kernel was forgotten.",
+    "Softmax uses base 2, not e: the factor log2(e) of a fast kernel is missing.",
     Patch(
         "ops",
         "e = xp.exp(wide - xp.where(top > -math.inf, top, 0.0))",
@@ -217,7 +217,7 @@ mutant(
 )
 mutant(
     "k-bias-dropped",
-    "The bias of the keys is not added, which moves logits only where positions rotate.",
+    "The bias of the keys is not added, which changes logits only with rotary positions.",
     Patch("model", *but_one("attn.k.bias")),
     region="attention",
     killers="projections",
@@ -234,7 +234,7 @@ mutant(
 )
 mutant(
     "attention-output-transposed",
-    "The output matrix was loaded as (in, out) where it is square, and no shape says so.",
+    "A square output matrix is loaded as (in, out); its shape does not reveal it.",
     Patch(
         "model",
         'linear(w, "attn.o", heads, ctx)',

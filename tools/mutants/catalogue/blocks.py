@@ -20,7 +20,7 @@ mutant(
 )
 mutant(
     "gate-alone",
-    "silu of the gate goes on by itself: up is left out.",
+    "The hidden units are silu of the gate alone: up is not used.",
     Patch("model", GATED, "act(gate, xp=ctx.xp)"),
     region="mlp",
     killers="mlps-bend gated-mlps-are-linear-in-their-values",
@@ -28,7 +28,7 @@ mutant(
 )
 mutant(
     "gate-not-activated",
-    "The gate is multiplied as it is, without silu.",
+    "The gate is multiplied without silu.",
     Patch("model", GATED, "gate * up"),
     region="mlp",
     killers="mlps-bend",
@@ -64,7 +64,7 @@ mutant(
 )
 mutant(
     "gelu-tanh-for-gelu",
-    "GELU is the form with tanh where the config says the exact one.",
+    "GELU is the tanh form although the config names the exact one.",
     Patch(
         "model",
         ACTIVATION,
@@ -76,7 +76,7 @@ mutant(
 )
 mutant(
     "gelu-for-gelu-tanh",
-    "GELU is the exact form where the config says the one with tanh.",
+    "GELU is the exact form although the config names the tanh form.",
     Patch(
         "model",
         ACTIVATION,
@@ -108,7 +108,7 @@ mutant(
 )
 mutant(
     "gelu-tanh-without-cube",
-    "The cubic term of GELU with tanh is left out.",
+    "The cubic term of the tanh GELU is missing.",
     Patch("ops", "(wide + 0.044715 * wide * wide * wide)", "wide"),
     region="mlp",
     killers="gelu-tanh-is-its-formula gelu-has-two-forms mlps-bend",
@@ -140,7 +140,7 @@ mutant(
 )
 mutant(
     "silu-overflows",
-    "silu is x exp(x) / (1 + exp(x)), which is infinity by infinity for large x.",
+    "silu is x exp(x) / (1 + exp(x)), which is infinity over infinity for large x.",
     Patch("ops", "e = xp.exp(-xp.abs(wide))", "e = xp.exp(wide)"),
     Patch("ops", "wide * xp.where(wide >= 0.0, 1.0, e) / (1.0 + e)", "wide * e / (1.0 + e)"),
     region="mlp",
@@ -203,7 +203,7 @@ mutant(
 )
 mutant(
     "layer-skipped",
-    "The last block is left out.",
+    "The last block is skipped.",
     Patch(
         "model",
         BLOCK,
@@ -249,14 +249,14 @@ mutant(
 )
 mutant(
     "head-always-tied",
-    "Logits come from the embedding, though the model has a head of its own.",
+    "Logits come from the embedding although the model has its own head.",
     Patch("model", TABLE, 'params["embed.weight"]'),
     region="head",
     killers="logits-are-the-head an-untied-head-is-its-own",
 )
 mutant(
     "tied-head-of-other-rows",
-    "The tied head is a copy of the embedding that begins one row late.",
+    "The tied head is the embedding shifted by one row.",
     Patch(
         "model",
         TABLE,
@@ -268,7 +268,7 @@ mutant(
 )
 mutant(
     "logits-scaled",
-    "Logits are divided by sqrt(d), as where embeddings are multiplied by it.",
+    "Logits are divided by sqrt(d), as in models whose embeddings are multiplied by it.",
     Patch(
         "model",
         "ctx.kernels.linear(x, *head(params, ctx.config), xp=ctx.xp)",
@@ -279,7 +279,7 @@ mutant(
 )
 mutant(
     "joint-product-split-in-the-wrong-order",
-    "Of a joint product of queries, keys and values, keys are taken for values and values for keys.",
+    "A joint product of queries, keys and values is split with keys and values swapped.",
     Patch("joint", "    return parts\n", "    return parts[:1] + parts[:0:-1]\n"),
     region="kernels",
     killers="joint-projections-are-the-single-ones",

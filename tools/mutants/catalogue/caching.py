@@ -1,4 +1,4 @@
-"""Mutants of the cache: its slots, what it says of itself, and what a cached pass sees."""
+"""Mutants of the cache: its slots, its counters, and what a cached pass sees."""
 
 from ..mutant_registry import Patch, mutant
 
@@ -23,42 +23,42 @@ mutant(
 )
 mutant(
     "cache-positions-of-slots",
-    "A cached pass goes on from the number of slots that are used, the same for each row: padding counts.",
+    "Positions of a cached pass continue from the number of used slots, so padding is counted.",
     Patch("cache", GOES_ON, "positions = positions + cache.used"),
     region="cache",
     killers="padded-cache-equals-full-pass given-positions-with-a-cache",
 )
 mutant(
     "cache-next-position-of-columns",
-    "The next position grows by all columns of a pass, padding too.",
+    "The next position grows by all columns of a pass, including padding.",
     Patch("cache", NEXT, "after = cache.next_position + t"),
     region="cache",
     killers="padded-cache-equals-full-pass given-positions-with-a-cache",
 )
 mutant(
     "cache-not-advanced",
-    "The number of used slots stays: each pass writes over the one before it.",
+    "The number of used slots is not updated: each pass overwrites the one before it.",
     Patch("cache", "used=cache.used + t", "used=cache.used"),
     region="cache",
     killers="cache-equals-full-pass padded-cache-equals-full-pass",
 )
 mutant(
     "cache-advanced-by-one",
-    "The number of used slots grows by one, whatever the length of the chunk.",
+    "The number of used slots grows by one for a chunk of any length.",
     Patch("cache", "used=cache.used + t", "used=cache.used + 1"),
     region="cache",
     killers="cache-equals-full-pass padded-cache-equals-full-pass",
 )
 mutant(
     "cache-of-keys-twice",
-    "Keys are remembered in the place of values.",
+    "Keys are stored in place of values.",
     Patch("model", "        cache = (k, v)", "        cache = (k, k)"),
     region="cache",
     killers="cache-equals-full-pass padded-cache-equals-full-pass",
 )
 mutant(
     "cache-changed-in-place",
-    "The older cache is written into.",
+    "Writing changes the older cache.",
     Patch(
         "ops", WRITTEN, "cache[...] = xp.where(inside[:, None], spread, cache)\n    written: Array = cache"
     ),
@@ -81,14 +81,14 @@ mutant(
 )
 mutant(
     "cache-chunk-masked-from-the-start",
-    "The triangle of a chunk is not moved to where the chunk stands in the cache.",
+    "The triangle of a chunk is not shifted to the chunk's place in the cache.",
     Patch("cache", SEEN, SEEN.replace("cache.used + ", "")),
     region="cache",
     killers="cache-equals-full-pass padded-cache-equals-full-pass",
 )
 mutant(
     "cache-padding-of-a-chunk-kept",
-    "The mask of new columns is not remembered: padding becomes real.",
+    "The mask of new columns is not stored: padding becomes real.",
     Patch(
         "cache",
         "new = xp.ones((b, t), dtype=xp.bool, device=device) if mask is None else mask",
@@ -99,7 +99,7 @@ mutant(
 )
 mutant(
     "cache-padding-of-earlier-chunks-forgotten",
-    "Padding is hidden within its chunk, and seen by the next.",
+    "Padding is hidden within its chunk but visible to later ones.",
     Patch(
         "cache",
         "ops.write_cache(cache.real[:, None, :, None]",
@@ -110,14 +110,14 @@ mutant(
 )
 mutant(
     "cache-rows-of-the-first",
-    "What is real is remembered of the first row alone.",
+    "The stored mask of the first row is used for all rows.",
     Patch("cache", SEEN, SEEN.replace("real[:,", "real[:1,")),
     region="cache",
     killers="padded-cache-equals-full-pass padding-invariance-with-a-cache",
 )
 mutant(
     "last-column-for-last-real",
-    "The logits of the last column are taken, though it is padding in some rows.",
+    "The logits of the last column are returned although it is padding in some rows.",
     Patch(
         "model",
         "    if inputs.mask is None:\n        return x[:, t - 1 :, :]",

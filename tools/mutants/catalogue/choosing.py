@@ -74,21 +74,21 @@ mutant(
 )
 mutant(
     "top-p-beyond-its-boundary",
-    "Top-p goes on where the mass has reached p exactly.",
+    "Top-p keeps one more token when the mass equals p exactly.",
     Patch("sampling", "< top_p - TIE", "<= top_p + TIE"),
     region="sampling",
     killers="known-distributions truncation-is-exact",
 )
 mutant(
     "top-p-without-the-crossing-token",
-    "Top-p leaves out the token with which the mass reaches p.",
+    "Top-p drops the token with which the mass reaches p.",
     Patch("sampling", MASS, "mass_before = xp.cumulative_sum(descending, axis=-1)"),
     region="sampling",
     killers="known-distributions truncation-is-exact",
 )
 mutant(
     "top-p-may-keep-none",
-    "Top-p does not always keep the likeliest token: of p = 0 nothing is left.",
+    "Top-p does not always keep the likeliest token: p = 0 keeps none.",
     Patch("sampling", "visible & (within | (rank == 0))", "visible & within"),
     region="sampling",
     killers="limits-that-leave-the-greedy-id probabilities-are-a-distribution known-distributions",
@@ -102,14 +102,14 @@ mutant(
 )
 mutant(
     "top-p-not-unsorted",
-    "Ranks are the order itself: what was found among sorted tokens is not put back in its place.",
+    "Ranks are the sorting order itself, not its inverse.",
     Patch("sampling", "rank = xp.argsort(order, axis=-1)", "rank = order"),
     region="sampling",
     killers="truncation-is-exact known-distributions",
 )
 mutant(
     "least-likely-first",
-    "Tokens are sorted from the least likely.",
+    "Tokens are sorted from the least likely on.",
     Patch("sampling", "xp.argsort(-wide, axis=-1, stable=True)", "xp.argsort(wide, axis=-1, stable=True)"),
     region="sampling",
     killers="truncation-is-exact known-distributions",
@@ -127,7 +127,7 @@ mutant(
 )
 mutant(
     "draw-at-the-boundary",
-    "A uniform that equals the cumulative mass takes the token below, though it be impossible.",
+    "A uniform equal to the cumulative mass takes the token below, even one of probability 0.",
     Patch("sampling", "likely & (mass > target)", "mass >= target"),
     region="sampling",
     killers="draw-inverts-the-distribution draw-never-takes-what-has-no-probability",

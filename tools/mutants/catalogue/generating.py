@@ -7,7 +7,7 @@ ENDED = "        ended |= np.isin(new, run.eos)\n"
 
 mutant(
     "seed-again-at-each-step",
-    "The streams of random numbers begin again at each step.",
+    "The streams of random numbers restart at each step.",
     Patch(
         "generation",
         "ended[:, None], 0.0, logits), streams)",
@@ -25,56 +25,56 @@ mutant(
 )
 mutant(
     "eos-kept-out",
-    "The id that ends a row is not part of what is returned.",
+    "The id that ends a row is not returned.",
     Patch("generation", YIELDED + ENDED, ENDED + YIELDED),
     region="generation",
     killers="rows-end-one-by-one",
 )
 mutant(
     "rows-do-not-end",
-    "A row goes on after its end, until all rows end at the same step.",
+    "A row continues after its end until all rows end at the same step.",
     Patch("generation", ENDED, "        ended = np.isin(new, run.eos)\n"),
     region="generation",
     killers="rows-end-one-by-one",
 )
 mutant(
     "first-end-ends-all",
-    "The generation stops with the first row that ends.",
+    "Generation stops when the first row ends.",
     Patch("generation", "if ended.all():", "if ended.any():"),
     region="generation",
     killers="rows-end-one-by-one",
 )
 mutant(
     "generation-runs-on",
-    "The generation does not stop when all rows have ended.",
+    "Generation does not stop when all rows have ended.",
     Patch("generation", "if ended.all():", "if False:"),
     region="generation",
     killers="rows-end-one-by-one",
 )
 mutant(
     "first-eos-alone",
-    "Of several ids that end a row only the first does.",
+    "Only the first of several eos ids ends a row.",
     Patch("generation", "np.isin(new, run.eos)", "np.isin(new, run.eos[:1])"),
     region="generation",
     killers="rows-end-one-by-one",
 )
 mutant(
     "pad-is-0",
-    "Rows that have ended are filled with 0, whatever pad is.",
+    "Rows that have ended are filled with 0, not with pad.",
     Patch("generation", "np.where(ended, run.pad, new)", "np.where(ended, 0, new)", count=2),
     region="generation",
     killers="rows-end-one-by-one",
 )
 mutant(
     "one-token-fewer",
-    "The first new token is not counted: max_new_tokens are one fewer.",
+    "Generation returns one token fewer than max_new_tokens.",
     Patch("generation", "range(run.max_new_tokens)", "range(run.max_new_tokens - 1)"),
     region="generation",
     killers="greedy-is-forward-again-and-again",
 )
 mutant(
     "prompt-returned",
-    "The prompt stands before the new ids.",
+    "The prompt is returned before the new ids.",
     Patch(
         "generation",
         "np.stack(steps, axis=1) if steps else run.ids[:, :0]",
@@ -85,14 +85,14 @@ mutant(
 )
 mutant(
     "vocabulary-limit-ignored",
-    "Ids of vocab_size and more are chosen.",
+    "Ids of vocab_size or more are chosen.",
     Patch("generation", "logits[:, : run.vocab_size]", "logits"),
     region="generation",
     killers="greedy-is-forward-again-and-again a-seed-means-the-same-everywhere",
 )
 mutant(
     "prompt-mask-ignored",
-    "The mask of the prompt is not handed on: its padding is read as text.",
+    "The prompt's mask is not passed on: its padding is read as text.",
     Patch("generation", "decoder(run.ids, None if run.mask.all() else run.mask)", "decoder(run.ids)"),
     region="generation",
     killers="padded-rows-go-on-as-alone",
@@ -106,21 +106,21 @@ mutant(
 )
 mutant(
     "window-off-by-one",
-    "The window that slides holds one id fewer than max_seq_len.",
+    "The sliding window contains one id fewer than max_seq_len.",
     Patch("generation", "row[-run.window :]", "row[1 - run.window :]"),
     region="generation",
     killers="sliding-sees-the-last-ids",
 )
 mutant(
     "window-does-not-slide",
-    "overflow='slide' goes on like 'raise'.",
+    "overflow='slide' has no window.",
     Patch("generation", 'config.max_seq_len if overflow == "slide" else None', "None"),
     region="generation",
     killers="sliding-sees-the-last-ids",
 )
 mutant(
     "last-piece-of-a-long-prompt-alone",
-    "A long prompt is read in pieces, and the last piece is asked for logits in rows that end before it.",
+    "Logits after a long prompt come from its last piece, also for rows that end before that.",
     Patch(
         "decoding",
         "logits = np.where(real.any(axis=1, keepdims=True), after, logits)",
@@ -131,15 +131,14 @@ mutant(
 )
 mutant(
     "cache-forgets-as-it-grows",
-    "A cache that is lengthened takes its oldest slots for empty ones.",
+    "A lengthened cache treats its oldest slots as empty.",
     Patch("decoding", "concat((cache.real, spare.real), axis=1)", "concat((spare.real, cache.real), axis=1)"),
     region="generation",
     killers="long-prompts-and-long-texts",
 )
 mutant(
     "decoder-sees-one-slot-too-few",
-    "The decoder that writes in place does not note that the last slot in use is real: a step does not see "
-    "the token before its own.",
+    "The in-place decoder does not mark the last used slot as real: a step does not see the previous token.",
     Patch(
         "decoding",
         "whole.real[:, :end] = after.real",
@@ -150,7 +149,7 @@ mutant(
 )
 mutant(
     "decoder-forgets-what-was-padding",
-    "The decoder that writes in place takes every slot in use for real.",
+    "The in-place decoder marks every used slot as real.",
     Patch("decoding", "whole.real[:, :end] = after.real", "whole.real[:, :end] = True"),
     region="generation",
     killers="padded-rows-go-on-as-alone",

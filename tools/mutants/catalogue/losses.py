@@ -1,4 +1,4 @@
-"""Mutants of the loss, of first weights and of counts."""
+"""Mutants of the loss, of initial weights and of parameter counts."""
 
 from ..mutant_registry import Patch, mutant
 
@@ -27,21 +27,21 @@ mutant(
 )
 mutant(
     "loss-ignores-id-0",
-    "Targets of id 0 are left out as padding.",
+    "Targets of id 0 are ignored as padding.",
     Patch("ops", COUNTED, COUNTED + " & xp.not_equal(targets, 0)"),
     region="loss",
     killers="cross-entropy-is-the-mean-surprise loss-is-cross-entropy",
 )
 mutant(
     "loss-over-all-targets",
-    "The sum is divided by the number of all targets, those left out too.",
+    "The sum is divided by the number of all targets, including ignored ones.",
     Patch("ops", COUNT, "count = xp.sum(xp.ones_like(losses))"),
     region="loss",
     killers="cross-entropy-is-the-mean-surprise pieces-weigh-by-their-targets loss-is-cross-entropy",
 )
 mutant(
     "loss-of-rows-first",
-    "The mean of each row's mean is taken: tokens of short rows weigh more.",
+    "The loss is the mean of the rows' means: tokens of short rows weigh more.",
     Patch("ops", COUNT, "count = xp.sum(xp.astype(counted, wide.dtype), axis=-1)"),
     Patch("ops", MEAN, "mean: Array = xp.mean(xp.sum(losses, axis=-1) / xp.where(count > 0.0, count, 1.0))"),
     region="loss",
@@ -63,42 +63,42 @@ mutant(
 )
 mutant(
     "loss-unshifted",
-    "logsumexp does not take off the largest logit before it exponentiates.",
+    "logsumexp does not subtract the largest logit before it exponentiates.",
     Patch("ops", "below_top = wide - xp.max(wide, axis=-1, keepdims=True)", "below_top = wide"),
     region="loss",
     killers="cross-entropy-ignores-a-constant",
 )
 mutant(
     "loss-nan-of-nothing",
-    "Without a single target the loss is 0 / 0.",
+    "Without any target the loss is 0 / 0.",
     Patch("ops", MEAN, "mean: Array = xp.sum(losses) / count"),
     region="loss",
     killers="left-out-targets-move-nothing",
 )
 mutant(
     "loss-of-probabilities",
-    "Softmax is applied twice: the loss is given probabilities for logits.",
+    "Softmax is applied twice: the loss receives probabilities instead of logits.",
     Patch("ops", START, "    logits = softmax(logits, xp=xp)\n" + START),
     region="loss",
     killers="cross-entropy-is-the-mean-surprise cross-entropy-of-a-sure-guess loss-is-cross-entropy",
 )
 mutant(
     "init-residual-not-scaled",
-    "Matrices that write into the residual stream begin as large as the others.",
+    "Matrices that write into the residual stream are initialised as large as the others.",
     Patch("initialization", "residual_std if writes_residual else INIT_STD", "INIT_STD"),
     region="initialisation",
     killers="initial-values initial-stream-keeps-its-size",
 )
 mutant(
     "init-residual-by-layers",
-    "Matrices that write into the residual stream are scaled by 1 / sqrt(L), though there are two a layer.",
+    "Matrices that write into the residual stream are scaled by 1 / sqrt(L), although each layer has two.",
     Patch("initialization", "math.sqrt(2 * config.n_layers)", "math.sqrt(config.n_layers)"),
     region="initialisation",
     killers="initial-values",
 )
 mutant(
     "init-biases-drawn",
-    "Biases begin random.",
+    "Biases are initialised randomly.",
     Patch(
         "initialization",
         "host = np.zeros(shape)",
@@ -109,14 +109,14 @@ mutant(
 )
 mutant(
     "init-norms-0",
-    "Norm weights begin at 0.",
+    "Norm weights are initialised to 0.",
     Patch("initialization", "host = np.ones(shape)", "host = np.zeros(shape)"),
     region="initialisation",
     killers="initial-values",
 )
 mutant(
     "init-by-width",
-    "Matrices begin with standard deviation 1 / sqrt(in), as PyTorch's do.",
+    "Matrices are initialised with standard deviation 1 / sqrt(in), as in PyTorch.",
     Patch("initialization", "else INIT_STD, shape)", "else shape[1] ** -0.5, shape)"),
     region="initialisation",
     killers="initial-values loss-at-initialisation",

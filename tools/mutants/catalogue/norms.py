@@ -1,4 +1,4 @@
-"""Mutants of norms: their statistics, eps, weight and bias, and where they stand."""
+"""Mutants of norms: their statistics, eps, weight and bias, and their place in the block."""
 
 from ..mutant_registry import Patch, mutant
 
@@ -45,7 +45,7 @@ mutant(
 )
 mutant(
     "layer-norm-eps-fixed",
-    "LayerNorm's eps is 1e-6, whatever the config says.",
+    "LayerNorm's eps is always 1e-6.",
     Patch("model", EPS, '*parts, 1e-6 if ctx.config.norm == "layer" else ctx.config.norm_eps'),
     region="norm",
     killers="norms-are-the-configs norms-stand-before",
@@ -53,7 +53,7 @@ mutant(
 )
 mutant(
     "rms-norm-eps-fixed",
-    "RMSNorm's eps is 1e-6, whatever the config says.",
+    "RMSNorm's eps is always 1e-6.",
     Patch("model", EPS, '*parts, 1e-6 if ctx.config.norm == "rms" else ctx.config.norm_eps'),
     region="norm",
     killers="norms-are-the-configs norms-stand-before",
@@ -77,7 +77,7 @@ mutant(
 )
 mutant(
     "layer-norm-as-rms-norm",
-    "RMSNorm stands in LayerNorm's place: neither mean nor bias.",
+    "RMSNorm is used instead of LayerNorm: neither mean nor bias.",
     Patch("model", "norm = NORMS[ctx.config.norm]", 'norm = NORMS["rms"]'),
     region="norm",
     killers="norms-are-the-configs norms-stand-before",
@@ -171,7 +171,7 @@ mutant(
 )
 mutant(
     "rms-norm-over-all-tokens",
-    "RMSNorm takes one mean square of the whole batch.",
+    "RMSNorm uses one mean square for the whole batch.",
     Patch("ops", RMS_SCALE, "(xp.mean(wide * wide) + eps) ** -0.5"),
     region="norm",
     killers="rms-norm-divides-by-the-root-mean-square causality rows-are-independent",
@@ -179,7 +179,7 @@ mutant(
 )
 mutant(
     "norm-weights-of-the-first",
-    "The MLP's norm takes the weights of the attention's.",
+    "The MLP's norm uses the weights of the attention's.",
     Patch("model", 'normalize(w, "mlp_norm", x, ctx)', 'normalize(w, "attn_norm", x, ctx)'),
     region="residual",
     killers="norms-stand-before",
@@ -202,7 +202,7 @@ mutant(
 )
 mutant(
     "post-norm",
-    "Norms stand after the sublayers, as in the first transformer.",
+    "Norms are applied after the sublayers, as in the first transformer.",
     Patch("model", 'normalize(w, "attn_norm", x, ctx)', "x"),
     Patch(
         "model",

@@ -7,7 +7,7 @@ COUNTED = "    check_learned_positions(inputs, positions)\n"
 
 mutant(
     "rope-interleaved",
-    "Neighbours are paired, (x[2i], x[2i + 1]), in place of halves: the commonest fault of ports.",
+    "Neighbours are paired, (x[2i], x[2i + 1]), instead of halves: the most common fault of ports.",
     Patch("ops", "a, b = x[..., :half], x[..., half:]", "a, b = x[..., 0::2], x[..., 1::2]"),
     Patch(
         "ops",
@@ -28,7 +28,7 @@ mutant(
 )
 mutant(
     "rope-no-rotation",
-    "The half that is swapped keeps its sign, so that lengths change.",
+    "The swapped half keeps its sign, so lengths change.",
     Patch("ops", "[a * cos - b * sin, b * cos + a * sin]", "[a * cos + b * sin, b * cos + a * sin]"),
     region="rotation",
     killers="rotary-keeps-lengths rotary-multiplies-complex-numbers rotations-compose shift-invariance",
@@ -57,7 +57,7 @@ mutant(
 )
 mutant(
     "rope-theta-fixed",
-    "theta is 10000, whatever the config says.",
+    "theta is always 10000.",
     Patch("rope", FREQUENCY, "10000.0 ** (-2.0 * i / config.head_dim)"),
     region="positions",
     killers="rotary-angles",
@@ -97,7 +97,7 @@ mutant(
 )
 mutant(
     "llama3-scaling-as-linear",
-    "Every scaling is taken for a linear one.",
+    "Every scaling is treated as linear.",
     Patch("rope", "SCALINGS[scaling.rope_type](", "scale_linear("),
     region="positions",
     killers="rotary-angles",
@@ -117,7 +117,7 @@ mutant(
 )
 mutant(
     "llama3-scaling-by-radians",
-    "Wavelengths are compared as 1 / frequency: the 2 pi was forgotten.",
+    "Wavelengths are 1 / frequency: the factor 2 pi is missing.",
     Patch("rope", "frequency / (2.0 * math.pi)", "frequency"),
     region="positions",
     killers="rotary-angles",
@@ -125,7 +125,7 @@ mutant(
 )
 mutant(
     "llama3-scaling-unclamped",
-    "The blend of stretched and kept frequencies goes on beyond both ends.",
+    "The blend of stretched and kept frequencies extends beyond both ends.",
     Patch("rope", "keep = min(max(keep, 0.0), 1.0)", "keep = 1.0 * keep"),
     region="positions",
     killers="rotary-angles",
@@ -149,7 +149,7 @@ mutant(
 )
 mutant(
     "positions-given-are-ignored",
-    "Positions that the caller gives are counted all the same.",
+    "The caller's positions are ignored.",
     Patch("cache", "    if positions is None:", "    if True:"),
     region="positions",
     killers="learned-positions-are-rows rotary-angles given-positions-with-a-cache",

@@ -1,4 +1,4 @@
-"""Mutants of precision: what is computed in too few digits, and what leaves in a wrong dtype."""
+"""Mutants of precision: what is computed in too few digits, or returned in a wrong dtype."""
 
 from ..mutant_registry import Patch, mutant
 
@@ -7,14 +7,14 @@ TABLES = "precision = xp.result_type(dtype, xp.float32)"
 
 mutant(
     "float64-in-float32",
-    "Norms, softmax and loss are computed in float32, in a float64 model too.",
+    "Norms, softmax and loss are computed in float32, also in a float64 model.",
     Patch("ops", WIDENED, "cast(x, xp.float32, xp=xp)"),
     region="precision",
     killers="dtypes-are-kept layer-norm-divides-by-the-deviation masking-leaves-out",
 )
 mutant(
     "float32-in-float64",
-    "Norms, softmax and loss are computed in float64, and the loss of a float32 model stays in it.",
+    "Norms, softmax and loss are computed in float64, and the loss of a float32 model stays float64.",
     Patch("ops", WIDENED, "cast(x, xp.float64, xp=xp)"),
     region="precision",
     killers="dtypes-are-kept the-loss-is-wide",
@@ -97,7 +97,7 @@ mutant(
 )
 mutant(
     "rope-tables-in-half-precision",
-    "Angles are computed in the model's dtype: in half precision far positions coincide.",
+    "Angles are computed in the model's dtype: in half precision distant positions coincide.",
     Patch("rope", TABLES, "precision = dtype"),
     region="precision",
     killers="rotary-tables-are-wide",
@@ -105,7 +105,7 @@ mutant(
 )
 mutant(
     "rope-tables-in-float32",
-    "Angles are computed in float32, in a float64 model too.",
+    "Angles are computed in float32, also in a float64 model.",
     Patch("rope", TABLES, "precision = xp.float32"),
     region="precision",
     killers="rotary-tables-are-wide rotary-angles agrees-with-the-referee",
@@ -113,7 +113,7 @@ mutant(
 )
 mutant(
     "rope-stays-wide",
-    "cos and sin are not rounded to the dtype of what they turn, which leaves in theirs.",
+    "cos and sin are not rounded to the dtype of x, so the result has theirs.",
     Patch("ops", "    cos, sin = cast(cos, x.dtype, xp=xp), cast(sin, x.dtype, xp=xp)\n", ""),
     region="precision",
     killers="operations-keep-the-dtype dtypes-are-kept",

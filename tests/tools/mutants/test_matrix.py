@@ -56,8 +56,9 @@ def test_the_matrix_says_which_law_kills_which_mutant() -> None:
     assert record["totals"]["killed by a law of their own region"] == 2
 
 
-def test_the_fast_matrix_stops_at_the_first_killer_of_the_region() -> None:
+def test_scopes() -> None:
     laws = [LAWS[name] for name in ("causality", "prefix-invariance", "heads-attend")]
-    assert killers(MUTANTS["mask-missing"], laws, fast=True) == ("causality",)
-    assert killers(MUTANTS["mask-missing"], laws[1:], fast=True) == ("prefix-invariance",)
-    assert killers(MUTANTS["mask-missing"], laws[2:], fast=True) == ()
+    assert killers(MUTANTS["mask-missing"], laws, scope="first") == ("causality",)
+    assert killers(MUTANTS["mask-missing"], laws[1:], scope="first") == ("prefix-invariance",)
+    assert killers(MUTANTS["mask-missing"], laws[2:], scope="first") == ()
+    assert killers(MUTANTS["mask-missing"], laws, scope="region") == ("causality", "prefix-invariance")

@@ -1,11 +1,8 @@
-"""What the model asks of an array library: the page that says so, and the recorder that finds it out."""
+"""The namespace that records every use of it and of its arrays."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,106 +11,10 @@ import pytest
 import tinyxp
 from tests.reference import CONFIGS, IDS, drawn, host, libraries
 from tinyxp import extend, forward, loss, new_cache, registry
-from tools.array_api.page import FEATURES, as_markdown
-from tools.array_api.recorder import FUNCTIONS, Recorder, Use, registered
-from tools.array_api.usage import Usage, array_api_usage
+from tools.array_api.recorder import Recorder, Use, registered
 
-PAGE = Path(__file__).parents[2] / "docs" / "array-api.md"
 MASK = [[False, True, True, True, True]]
 TARGETS = [[1, 4, 1, 5, -100]]
-
-
-@pytest.fixture(scope="module")
-def usage() -> Usage:
-    return array_api_usage(np)
-
-
-# The page
-
-
-def test_the_page_is_what_the_command_prints() -> None:
-    command = [sys.executable, "-W", "error", "-m", "tools.array_api"]
-    printed = subprocess.run(command, capture_output=True, check=True).stdout.decode()
-    assert printed.splitlines() == PAGE.read_text(encoding="utf-8").splitlines()
-
-
-def test_the_page_is_the_same_whatever_computes(usage: Usage) -> None:
-    assert as_markdown(usage) == PAGE.read_text(encoding="utf-8")
-
-
-# What it says
-
-
-def test_functions_of_a_llama(usage: Usage) -> None:
-    used = usage.names("function", stage="forward", family="Llama")
-    assert {"matmul", "matrix_transpose", "cos", "sin", "concat", "take", "result_type"} <= used
-    assert not used & {"einsum", "tensordot", "tanh", "sign", "sqrt", "take_along_axis", "argmax"}
-
-
-def test_each_activation_has_its_function(usage: Usage) -> None:
-    only = {name: usage.names("function", family=name) for name in ("GPT-2", "Llama", "erf GELU")}
-    assert only["GPT-2"] - only["Llama"] - only["erf GELU"] == {"tanh"}
-    assert only["erf GELU"] - only["Llama"] - only["GPT-2"] == {"sign"}
-    assert only["Llama"] - only["GPT-2"] - only["erf GELU"] == {"abs", "cos", "sin"}
-
-
-def test_what_each_stage_adds_to_forward(usage: Usage) -> None:
-    used = usage.names("function", stage="forward")
-    assert usage.names("function", stage="loss") - used == {"log", "not_equal", "take_along_axis"}
-    assert usage.names("function", stage="step") - used == {"ones", "zeros", "take_along_axis"}
-    assert usage.names("function", stage="sampling") - used == {
-        "argmax",
-        "argsort",
-        "cumulative_sum",
-        "min",
-        "take_along_axis",
-    }
-
-
-def test_forms_are_exact(usage: Usage) -> None:
-    forms = {use.form for use in usage.uses}
-    assert "argsort(float64, axis=-1, stable=True) -> int64" in forms
-    assert "astype(float16, xp.float32) -> float32" in forms
-    assert "where(bool, float32, py float) -> float32" in forms
-    assert "float32[..., :n]" in forms
-    assert "&: 2-d with 4-d" in forms
-
-
-def test_nothing_but_the_standard_computes(usage: Usage) -> None:
-    assert usage.names("outside") == {"np.asarray(x)", "str(dtype)"}
-    assert usage.names("outside", stage="sampling") == set()
-    assert usage.names("function") <= FUNCTIONS
-
-
-def test_features_that_are_used(usage: Usage) -> None:
-    asked = {feature for feature, asks in FEATURES.items() if any(map(asks, usage.uses))}
-    assert asked == {
-        "a Python scalar in place of an array (new in 2024.12)",
-        "`device=` on creation",
-        "`x.to_device(...)`",
-        "reading a value: `int(x)`, `float(x)`, `bool(x)`",
-    }
-    assert usage.names("in place") == set()
-    assert usage.names("promotion") == set()
-
-
-def test_forward_reads_no_value(usage: Usage) -> None:
-    read = {
-        use.name for use in usage.uses if FEATURES["reading a value: `int(x)`, `float(x)`, `bool(x)`"](use)
-    }
-    assert read == {"int(x)"}
-    assert not read & usage.names("attribute", stage="forward")
-
-
-def test_the_functions_are_those_of_the_standard() -> None:
-    strict = pytest.importorskip("array_api_strict")
-    assert set(dir(strict)) >= FUNCTIONS
-    functions = {name for name in strict.__all__ if callable(getattr(strict, name))}
-    later = {"broadcast_shapes", "isin"}  # of 2025.12
-    assert {name for name in functions if name.islower() and "flags" not in name} - FUNCTIONS <= later
-
-
-# The recorder
 
 
 def in_place(x: Any, xp: Any) -> None:
@@ -169,18 +70,6 @@ def test_it_notices(function: Callable[[Any, Any], Any], use: Use) -> None:
     recorder.where = ("a stage", "a family")
     function(x, recorder.namespace)
     assert recorder.uses[use] == {("a stage", "a family")}
-
-
-def test_what_a_bad_function_does_is_on_the_page() -> None:
-    recorder = Recorder(np)
-    x = recorder.array([0.0, 1.0, 2.0])
-    x[x > 1.0] = 0.0
-    x[x < 1.0]
-    recorder.namespace.einsum("i->", x)
-    page = as_markdown(Usage({use: frozenset({("forward", "Llama")}) for use in recorder.uses}))
-    assert "| an index that is a boolean array (`boolean_indexing`) | yes | `x[bool]` in forward |" in page
-    assert "| writing in place | yes | `x[bool] = y` in forward |" in page
-    assert "| `einsum(a str, float64) -> float64` | x |  |  |  |  |  | Llama |" in page
 
 
 def test_what_the_namespace_lacks_is_missing() -> None:
