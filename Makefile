@@ -53,10 +53,10 @@ conformance: .venv/test
 # Named mutants against the laws, then every mutant that mutmut makes of the core against laws and tests.
 # mutmut keeps verdicts when tests change, so it starts afresh.
 mutants: .venv/mutation
-	$(BIN)/tinyxp check --mutants --markdown > .cache/mutants.md && mv .cache/mutants.md docs/mutants.md
+	$(BIN)/python -m tools.mutants --style markdown > .cache/mutants.md && mv .cache/mutants.md docs/mutants.md
 	rm -rf mutants
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/mutmut run --max-children 2 > .cache/mutmut.log
-	$(BIN)/python tests/mutation/report.py > docs/mutmut.md
+	$(BIN)/python -m tools.mutation.report > docs/mutmut.md
 
 # Three runs by turns; nothing else should be running.
 bench: .venv/test $(SMOLLM2)
@@ -67,8 +67,8 @@ bench-check: .venv/test
 	$(BIN)/python -W ignore -m benchmarks --runs 1 --check
 
 docs: .venv/test
-	$(BIN)/python -m tinyxp.testing.catalogue > docs/laws.md
-	$(BIN)/python -m tinyxp.testing.recording > docs/array-api.md
+	$(BIN)/python -m tools.catalogue > docs/laws.md
+	$(BIN)/python -m tools.array_api > docs/array-api.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.doctor.planted.page > .cache/faults.md && mv .cache/faults.md docs/faults.md
 
 lint: .venv/test

@@ -222,9 +222,10 @@ def config_to_hf(config: Config) -> dict[str, Any]:
     biases = (c.attn_bias, c.attn_out_bias, c.mlp_bias)
     plain_heads = c.n_kv_heads == c.n_heads and c.n_heads * c.head_dim == c.d_model
     ungated = c.mlp in ("gelu_tanh", "gelu")
-    if (c.norm, c.position) == ("layer", "learned") and ungated and all(biases) and plain_heads:
+    is_gpt2 = (c.norm, c.position) == ("layer", "learned") and ungated and all(biases) and plain_heads
+    if is_gpt2 and not c.head_bias:
         return {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"} | common | _to_gpt2(c)
-    if (c.norm, c.position, c.mlp) == ("rms", "rope", "swiglu"):
+    if not c.head_bias and (c.norm, c.position, c.mlp) == ("rms", "rope", "swiglu"):
         if c.attn_bias == c.attn_out_bias and c.d_model % c.n_heads == 0:
             own = {"attention_bias": c.attn_bias, "mlp_bias": c.mlp_bias}
             return (
@@ -240,8 +241,10 @@ def config_to_hf(config: Config) -> dict[str, Any]:
             )
         if biases == (True, False, False):
             return {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"} | common | _to_llama(c)
-    fields = ("norm", "position", "mlp", "attn_bias", "attn_out_bias", "mlp_bias", "n_heads", "n_kv_heads")
-    mixture = ", ".join(f"{name} {getattr(c, name)!r}" for name in (*fields, "head_dim", "d_model"))
+    fields = ("norm", "position", "mlp", "attn_bias", "attn_out_bias", "mlp_bias", "head_bias", "n_heads")
+    mixture = ", ".join(
+        f"{name} {getattr(c, name)!r}" for name in (*fields, "n_kv_heads", "head_dim", "d_model")
+    )
     raise UnsupportedModelError(
         f"no class of transformers (gpt2, llama, mistral, qwen2) computes {mixture}; save as .npz"
     )

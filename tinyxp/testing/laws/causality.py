@@ -1,22 +1,20 @@
-"""Laws of any decoder, of which nothing is known but its logits: what may move what."""
+"""Laws of any decoder, known only by its logits: what may affect what."""
 
 from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.testing.law import Draw, law
-from tinyxp.testing.subject import Subject
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.subjects.base import Subject
 
 TRANSFORMER = "Vaswani et al., 2017, section 3"
 
+law = laws_of("model", "causality", TRANSFORMER)
 
-@law(
-    "A later token never moves an earlier logit.",
-    of="model",
-    region="causality",
-    source="Vaswani et al., 2017, section 3.2.3",
-)
+
+@law("A later token never changes an earlier logit.", source="Vaswani et al., 2017, section 3.2.3")
 def causality(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw)
     ids = model.ids(draw, columns=(2, 6))
@@ -30,9 +28,7 @@ def causality(subject: Subject, draw: Draw) -> None:
 
 
 @law(
-    "The logits of a prefix are those of the whole, cut.",
-    of="model",
-    region="causality",
+    "The logits of a prefix are the first logits of the whole text.",
     source="Vaswani et al., 2017, section 3.2.3",
 )
 def prefix_invariance(subject: Subject, draw: Draw) -> None:
@@ -43,10 +39,7 @@ def prefix_invariance(subject: Subject, draw: Draw) -> None:
 
 
 @law(
-    "Each row of a batch is computed as if it were alone, and rows may stand in any order.",
-    of="model",
-    region="batch",
-    source=TRANSFORMER,
+    "Each row of a batch is computed as if it were alone; the order of rows does not matter.", region="batch"
 )
 def rows_are_independent(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw)
