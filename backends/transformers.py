@@ -16,7 +16,7 @@ import transformers
 from transformers.utils import logging
 
 from tinyxp.config import Config
-from tinyxp.formats.huggingface import layout
+from tinyxp.formats.huggingface import list_rules
 from tinyxp.params import Params
 from tinyxp.registry import backend_of
 
@@ -29,7 +29,7 @@ def model(params: Params, dtype: str = "float32") -> Any:
     found = _empty(params.config, dtype)
     backend = backend_of(params["embed.weight"])
     arrays = {name: backend.to_numpy(x) for name, x in params.items()}
-    rules = layout(params.config)
+    rules = list_rules(params.config)
     state = {
         rule.name: torch.tensor(rule.join([arrays[target] for target in rule.targets])).to(found.dtype)
         for rule in rules

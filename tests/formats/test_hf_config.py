@@ -10,7 +10,7 @@ import pytest
 from tinyxp import CheckpointError, Config, UnsupportedModelError
 from tinyxp.config import RopeScaling
 from tinyxp.files import JSON_LIMIT
-from tinyxp.formats.hf_config import GELU, GELU_TANH
+from tinyxp.formats.activations import GELU, GELU_TANH
 
 from .files import NO_WINDOW, ROPE_LAYOUTS, ROPE_LLAMA3, WINDOWS
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.formats.files import NO_WINDOW, ROPE_LAYOUTS, WINDOWS
 from tinyxp import Config
-from tinyxp.formats.hf_config import GELU, GELU_TANH, SILU
+from tinyxp.formats.activations import GELU, GELU_TANH, SILU
 
 transformers = pytest.importorskip("transformers")
 

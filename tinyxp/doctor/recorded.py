@@ -15,8 +15,8 @@ import numpy as np
 
 from tinyxp.doctor.points import Batch, axes, kind, ordered
 from tinyxp.errors import CheckpointError
-from tinyxp.files import FILE_LIMIT, check_name, folder, map_file, naming, replacing
-from tinyxp.formats.npz import _HEADER
+from tinyxp.files import FILE_LIMIT, check_name, make_folder, map_file, name_in_errors, replacing
+from tinyxp.formats.npz import NPY_HEADER
 from tinyxp.formats.safetensors_file import read_safetensors
 from tinyxp.inputs import Bounds, as_host_integers, as_host_mask
 
@@ -70,7 +70,7 @@ def write_trace(path: Path | str, points: Mapping[str, np.ndarray], *, ids: Any,
     if found.batch.mask is not None:
         arrays["mask"] = found.batch.mask
     arrays |= found.points
-    with folder(path.parent), replacing(path) as file:
+    with make_folder(path.parent), replacing(path) as file:
         if path.suffix.lower() == ".npz":
             np.savez(file, allow_pickle=False, **arrays)
         else:
@@ -96,7 +96,7 @@ def is_trace(path: Path) -> bool:
         return False
     if path.suffix.lower() == ".safetensors":
         return "ids" in read_safetensors(path)
-    with naming(path):
+    with name_in_errors(path):
         try:
             with zipfile.ZipFile(path) as archive:
                 return "ids.npy" in archive.namelist()
@@ -108,7 +108,7 @@ def read_trace(path: Path | str) -> Recorded:
     """The trace in a file; CheckpointError naming the file and what is wrong with it. Nothing is executed."""
     path = Path(path)
     arrays = _read_npz(path) if path.suffix.lower() == ".npz" else _read_safetensors(path)
-    with naming(path):
+    with name_in_errors(path):
         if "ids" not in arrays:
             raise CheckpointError("has no entry 'ids': the token ids (b, t) that went in")
         ids, mask = arrays.pop("ids"), arrays.pop("mask", None)
@@ -117,7 +117,7 @@ def read_trace(path: Path | str) -> Recorded:
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
-    with naming(path):
+    with name_in_errors(path):
         size = map_file(path).size  # that there is a regular file that is not empty
         try:
             with zipfile.ZipFile(path) as archive:
@@ -140,7 +140,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 def _array(name: str, data: bytes) -> np.ndarray:
     """The array in the bytes of an .npy, which numpy.load would take memory for before it looked at them."""
     start = 10 + int.from_bytes(data[8:10], "little")
-    header = _HEADER.fullmatch(data[10:start]) if data.startswith(b"\x93NUMPY\x01\x00") else None
+    header = NPY_HEADER.fullmatch(data[10:start]) if data.startswith(b"\x93NUMPY\x01\x00") else None
     if header is None:
         raise CheckpointError(f"has the entry {name!r} that is not a plain array in .npy 1.0")
     descr = header[1].decode("ascii", "replace")
@@ -159,7 +159,7 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
     data = map_file(path)
     start = 8 + int.from_bytes(data[:8].tobytes(), "little")
     found: dict[str, np.ndarray] = {}
-    with naming(path):
+    with name_in_errors(path):
         for name, tensor in tensors.items():
             if tensor.kind:
                 found[name] = tensor.read()

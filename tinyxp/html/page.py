@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tinyxp.files import folder, replacing
+from tinyxp.files import make_folder, replacing
 from tinyxp.html.style import STYLE
 
 STRONG = 0.83
@@ -235,5 +235,5 @@ def document(
 
 def write_page(path: Path, text: str) -> None:
     """Writes a page whole or not at all, and the folder that it is to stand in."""
-    with folder(path.parent), replacing(path) as file:
+    with make_folder(path.parent), replacing(path) as file:
         file.write(text.encode("utf-8", "backslashreplace"))

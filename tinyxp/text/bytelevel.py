@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tinyxp.errors import CheckpointError
-from tinyxp.files import FILE_LIMIT, naming, read_bytes, read_json
+from tinyxp.files import FILE_LIMIT, name_in_errors, read_bytes, read_json
 from tinyxp.text import bpe
 from tinyxp.text.base import Tokenizer, check_vocabulary, with_specials
 from tinyxp.text.specials import SpecialIds, read_special_ids
@@ -22,15 +22,15 @@ def load_vocabulary_and_merges(vocab_path: Path, merges_path: Path) -> Tokenizer
     are those of a tokenizer_config.json in the folder, else <|endoftext|>. CheckpointError for bad files.
     """
     found = read_json(vocab_path, FILE_LIMIT)
-    with naming(vocab_path):
+    with name_in_errors(vocab_path):
         vocab = check_vocabulary(found)
-    with naming(merges_path):
+    with name_in_errors(merges_path):
         lines = str(read_bytes(merges_path), "utf-8").split("\n")
         start = 1 if lines[0].startswith("#version") else 0
         merges = parse_merges(line.removesuffix("\r") for line in lines[start:] if line.strip("\r"))
         check_merges(merges, ordinary_tokens(vocab))
     specials, ids = unreachable_tokens(vocab, merges), read_special_ids(vocab_path.parent, vocab)
-    with naming(vocab_path):
+    with name_in_errors(vocab_path):
         return byte_level_tokenizer(vocab, specials, {}, merges=merges, ids=ids)
 
 

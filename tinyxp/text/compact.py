@@ -9,8 +9,7 @@ from typing import SupportsIndex
 
 from tinyxp.checks import is_integer
 from tinyxp.errors import CheckpointError
-from tinyxp.files import folder as writable
-from tinyxp.files import naming, read_json, replacing
+from tinyxp.files import make_folder, name_in_errors, read_json, replacing
 from tinyxp.text.base import Tokenizer
 
 COMPACT_NAME = "compact.json"
@@ -68,14 +67,14 @@ def save_compact(ids: Sequence[int], folder: str | os.PathLike[str]) -> None:
     """
     content = json.dumps({"ids": _check_ids(ids)})
     where = Path(folder)
-    with writable(where), replacing(where / COMPACT_NAME) as file:
+    with make_folder(where), replacing(where / COMPACT_NAME) as file:
         file.write(content.encode())
 
 
 def load_compact(path: Path, tokenizer: Tokenizer) -> Tokenizer:
     """`tokenizer` with the ids of a compact.json. CheckpointError for a file that does not fit it."""
     content = read_json(path)
-    with naming(path):
+    with name_in_errors(path):
         if not isinstance(content.get("ids"), list):
             raise CheckpointError("has no list of ids")
         return compact_tokenizer(tokenizer, content["ids"])

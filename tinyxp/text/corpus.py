@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tinyxp.errors import CheckpointError
-from tinyxp.files import exists, naming, read_bytes, replacing
-from tinyxp.files import folder as writable
+from tinyxp.files import exists, make_folder, name_in_errors, read_bytes, replacing
 from tinyxp.text.download import LENGTH_LIMIT, Show, download
 
 
@@ -79,7 +78,7 @@ def read_corpus(name_or_path: str | os.PathLike[str]) -> str:
     path = Path(name_or_path)
     if not exists(path):
         raise CheckpointError(f"{path}: no such file, and no corpus ({', '.join(CORPORA)})")
-    with naming(path):
+    with name_in_errors(path):
         return decode_text(read_bytes(path))
 
 
@@ -111,9 +110,9 @@ def fetch(corpus: Corpus, *, source: str | os.PathLike[str] | None = None, show:
     if is_fetched(corpus):
         return corpus.path()
     part = corpus.path().with_suffix(".part")
-    with writable(part.parent):
+    with make_folder(part.parent):
         if source is not None:
-            with naming(Path(source)):
+            with name_in_errors(Path(source)):
                 _keep(corpus, read_bytes(Path(source), LENGTH_LIMIT))
         else:
             download(corpus.url, part, show=show)
@@ -139,7 +138,7 @@ def _read(corpus: Corpus) -> str:
     path = corpus.path()
     if not exists(path):
         raise CheckpointError(f"{corpus.name} is not here yet: tinyxp data get {corpus.name}")
-    with naming(path):
+    with name_in_errors(path):
         return _checked(corpus, decode_text(read_bytes(path, LENGTH_LIMIT)))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyxp.errors import CheckpointError
-from tinyxp.files import map_file, naming
+from tinyxp.files import map_file, name_in_errors
 from tinyxp.formats.gguf_header import read_header
 from tinyxp.text import bpe
 from tinyxp.text.base import Tokenizer
@@ -40,7 +40,7 @@ def load_gguf(path: Path) -> Tokenizer:
     Hugging Face tokenizer composes characters (NFC) first, llama.cpp and this one do not. CheckpointError
     for a bad file, one without a vocabulary, and a tokenizer or pre-tokenizer that is not known.
     """
-    with naming(path):
+    with name_in_errors(path):
         metadata = read_header(map_file(path), string_lists=True).metadata
         model = _get(metadata, "model", str)
         if model not in ("gpt2", "llama"):

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tinyxp.errors import CheckpointError
-from tinyxp.files import naming, parse_json, read_bytes
+from tinyxp.files import name_in_errors, parse_json, read_bytes
 from tinyxp.text import bpe
 from tinyxp.text.base import Encode, Tokenizer, check_vocabulary
 from tinyxp.text.sentencepiece import parse_byte_token
@@ -34,7 +34,7 @@ def load_tokenizer_json(path: Path) -> Tokenizer:
         import tokenizers
     except ImportError:
         raise ImportError(f"{path} needs tokenizers: pip install 'tinyxp[hf]'") from None
-    with naming(path):
+    with name_in_errors(path):
         content = read_bytes(path)
         parsed = parse_json(content)
         if not isinstance(parsed.get("model"), dict):
@@ -60,7 +60,7 @@ def load_tokenizer_json(path: Path) -> Tokenizer:
         tokens = _token_bytes(vocab, added, decoders)
         first_id = _first_id(_state(made.post_processor))
     ids = read_special_ids(path.parent, vocab)
-    with naming(path):
+    with name_in_errors(path):
         return Tokenizer(
             _encoder(made, _missing_bytes(vocab, model, decoders)),
             tokens,
@@ -77,7 +77,7 @@ def is_like_gpt2(path: Path) -> bool:
     Other families' folders hold such a pair too, though their text is cut into chunks by another pattern.
     CheckpointError for a bad file.
     """
-    with naming(path):
+    with name_in_errors(path):
         parsed = parse_json(read_bytes(path))
         try:
             model, cutting, after = parsed["model"], parsed["pre_tokenizer"], parsed.get("post_processor")

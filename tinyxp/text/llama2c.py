@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 
 from tinyxp.errors import CheckpointError
-from tinyxp.files import naming, read_bytes
+from tinyxp.files import name_in_errors, read_bytes
 from tinyxp.text.base import Tokenizer
 from tinyxp.text.sentencepiece import parse_byte_token, sentencepiece_tokenizer
 
@@ -19,7 +19,7 @@ def load_llama2c(path: Path) -> Tokenizer:
     file has around them. A BOS ends a generation as an EOS does, as in run.c: the stories are trained on
     texts that only a BOS keeps apart. CheckpointError for bad files.
     """
-    with naming(path):
+    with name_in_errors(path):
         pieces, scores = _parse(read_bytes(path))
         if len(pieces) <= _EOS_ID:
             raise CheckpointError(f"has {len(pieces)} tokens, fewer than the three special ones")

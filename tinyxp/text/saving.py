@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyxp.checks import as_integer
-from tinyxp.files import folder as writable
-from tinyxp.files import replacing
+from tinyxp.files import make_folder, replacing
 from tinyxp.text import bpe
 from tinyxp.text.compact import COMPACT_NAME
 
@@ -37,7 +36,7 @@ def save_tokenizer(
     if pattern != bpe.GPT2_PATTERN:
         stale += ["merges.txt", "vocab.json"]
     where = Path(folder)
-    with writable(where):
+    with make_folder(where):
         for name in stale:
             (where / name).unlink(missing_ok=True)
             contents.pop(name, None)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tinyxp.errors import CheckpointError
-from tinyxp.files import naming, read_json
+from tinyxp.files import name_in_errors, read_json
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -30,7 +30,7 @@ def read_special_ids(folder: Path, vocab: Mapping[str, int]) -> SpecialIds:
     path = folder / "tokenizer_config.json"
     if path.is_file():
         config = read_json(path)
-        with naming(path):
+        with name_in_errors(path):
             bos_id = _token_id(config, "bos_token", vocab)
             eos_id = _token_id(config, "eos_token", vocab)
             eos_ids = [] if eos_id is None else [eos_id]
@@ -42,7 +42,7 @@ def read_special_ids(folder: Path, vocab: Mapping[str, int]) -> SpecialIds:
         ending = read_json(path).get("eos_token_id")
         endings = ending if isinstance(ending, list) else [] if ending is None else [ending]
         known = set(vocab.values())
-        with naming(path):
+        with name_in_errors(path):
             for index in endings:
                 if type(index) is not int or index not in known:
                     raise CheckpointError(f"eos_token_id {index!r} is not in the vocabulary")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tinyxp.errors import CheckpointError
-from tinyxp.files import naming, read_bytes
+from tinyxp.files import name_in_errors, read_bytes
 from tinyxp.text import bpe
 from tinyxp.text.base import Tokenizer, with_specials
 from tinyxp.text.specials import END_OF_TEXT
@@ -76,7 +76,7 @@ def load_rank_file(path: Path) -> Tokenizer:
     cl100k_base, o200k_base); under any other it has GPT-2's pattern and no special tokens. CheckpointError
     for bad files.
     """
-    with naming(path):
+    with name_in_errors(path):
         ranks: dict[bytes, int] = {}
         owner: dict[int, int] = {}
         for number, line in enumerate(read_bytes(path).splitlines(), 1):

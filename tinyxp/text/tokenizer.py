@@ -6,7 +6,7 @@ from pathlib import Path
 from tinyxp.errors import CheckpointError
 from tinyxp.files import exists
 from tinyxp.formats import hub
-from tinyxp.formats.included import included
+from tinyxp.formats.bundled import find_bundled
 from tinyxp.text.base import Stream, Tokenizer
 from tinyxp.text.bytelevel import MERGES_NAMES, VOCABULARY_NAMES, find_pair, load_vocabulary_and_merges
 from tinyxp.text.compact import COMPACT_NAME, load_compact
@@ -40,7 +40,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         return load_encoding(name.removeprefix("tiktoken:"))
     if name in ENCODINGS:
         return load_encoding(name)
-    if (inside := included(name)) is not None:
+    if (inside := find_bundled(name)) is not None:
         return _load_folder(inside)
     if hub.HUB_ID.fullmatch(name):
         return _load_folder(hub.fetch(name, hub.TOKENIZER_FILES))

@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tinyxp.files import folder as writable
-from tinyxp.files import replacing
+from tinyxp.files import make_folder, replacing
 from tinyxp.formats.hub import TOKENIZER_FILES
 from tinyxp.text import bpe
 from tinyxp.text.base import Tokenizer, with_specials
@@ -86,7 +85,7 @@ def _write_ranks(ranks: dict[bytes, int], pattern: str, where: Path) -> None:
 
 def _copy(files: list[Path], where: Path) -> None:
     """The files, and none that is left of another tokenizer."""
-    with writable(where):
+    with make_folder(where):
         for name in {*NAMES, COMPACT_NAME} - {file.name for file in files}:
             (where / name).unlink(missing_ok=True)
         for file in files:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from tinyxp.config import GPT2, Config
 from tinyxp.errors import UnsupportedModelError
-from tinyxp.formats.huggingface import layout
-from tinyxp.params import Params
-from tinyxp.shapes import parameter_shapes
+from tinyxp.formats.huggingface import list_rules
+from tinyxp.params import Params, parameter_shapes
 from tinyxp.testing import referee
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.padding import padded
@@ -83,7 +82,7 @@ def filled_arrays(config: Config) -> dict[str, np.ndarray]:
     """The parameters that the rule gives, under our names."""
     shapes = parameter_shapes(config)
     arrays: dict[str, np.ndarray] = {}
-    for k, rule in enumerate(sorted(layout(config), key=lambda rule: rule.name)):
+    for k, rule in enumerate(sorted(list_rules(config), key=lambda rule: rule.name)):
         shape = rule.shape(shapes)
         x = (0.3 * np.sin(0.7 * np.arange(math.prod(shape)) + 1.3 * k)).reshape(shape)
         arrays |= dict(zip(rule.targets, rule.split(x, shapes), strict=True))
