@@ -7,55 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import numpy as np
 import pytest
 
 from tinyxp.config import Config
 from tinyxp.params import Params
-from tinyxp.shapes import parameter_shapes
 
-from .files import MODELS
-
-SIZES: dict[str, Any] = {
-    "vocab_size": 37,
-    "n_layers": 2,
-    "d_model": 24,
-    "n_heads": 4,
-    "n_kv_heads": 2,
-    "d_ff": 20,
-    "max_seq_len": 32,
-}
+from .files import MODELS, SIZES, draw
 
 
 @pytest.fixture(scope="session")
-def sizes() -> dict[str, Any]:
-    return SIZES
-
-
-@pytest.fixture(scope="session")
-def draw() -> Callable[..., Params]:
-    """A model with matrices of std 0.3, and norms and biases off 1 and 0."""
-
-    def drawn(config: Config, dtype: str = "float32") -> Params:
-        rng = np.random.default_rng(1)
-        return Params(
-            {
-                name: (rng.normal(0, 0.3, shape) + name.endswith("norm.weight")).astype(dtype)
-                for name, shape in parameter_shapes(config).items()
-            },
-            config,
-        )
-
-    return drawn
-
-
-@pytest.fixture(scope="session")
-def llama(draw: Callable[..., Params]) -> Params:
+def llama() -> Params:
     return draw(Config(**SIZES))
 
 
 @pytest.fixture(scope="session")
-def gpt2(draw: Callable[..., Params]) -> Params:
+def gpt2() -> Params:
     return draw(Config(**(SIZES | MODELS["gpt2"])))
 
 

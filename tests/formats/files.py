@@ -12,8 +12,32 @@ import pytest
 
 from tinyxp import Config, Params
 from tinyxp.config import GPT2, RopeScaling
+from tinyxp.params import parameter_shapes
 
 Write = Callable[..., Path]
+
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 37,
+    "n_layers": 2,
+    "d_model": 24,
+    "n_heads": 4,
+    "n_kv_heads": 2,
+    "d_ff": 20,
+    "max_seq_len": 32,
+}
+
+
+def draw(config: Config, dtype: str = "float32") -> Params:
+    """A model with matrices of std 0.3, and norms and biases off 1 and 0."""
+    rng = np.random.default_rng(1)
+    return Params(
+        {
+            name: (rng.normal(0, 0.3, shape) + name.endswith("norm.weight")).astype(dtype)
+            for name, shape in parameter_shapes(config).items()
+        },
+        config,
+    )
 
 
 LLAMA3 = RopeScaling(

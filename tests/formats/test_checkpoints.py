@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ from tinyxp import CheckpointError, Config, Params
 from tinyxp.config import GPT2
 from tinyxp.formats import convert, describe, load_config
 
-from .files import equal
+from .files import SIZES, draw, equal
 
 
 @pytest.fixture
-def params(draw: Callable[..., Params], sizes: dict[str, Any]) -> Params:
-    return draw(Config(**sizes))
+def params() -> Params:
+    return draw(Config(**SIZES))
 
 
 @pytest.fixture
@@ -96,10 +95,8 @@ def test_describe_serves_every_format(folder: Path, params: Params, tmp_path: Pa
     )
 
 
-def test_describe_is_what_load_does(
-    draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path
-) -> None:
-    tinyxp.save(draw(Config(**(sizes | GPT2 | {"n_kv_heads": 4}))), tmp_path)
+def test_describe_is_what_load_does(tmp_path: Path) -> None:
+    tinyxp.save(draw(Config(**(SIZES | GPT2 | {"n_kv_heads": 4}))), tmp_path)
     fused = next(info for info in describe(tmp_path) if info.name == "transformer.h.1.attn.c_attn.weight")
     assert fused.ours == tuple(f"blocks.1.attn.{x}.weight" for x in "qkv")
     assert fused.shape == (24, 72)

@@ -18,6 +18,8 @@ import tinyxp
 from tinyxp import CheckpointError, Config, Params
 from tinyxp.formats import describe
 
+from .files import draw
+
 
 @pytest.fixture
 def folder(llama: Params, tmp_path: Path) -> Path:
@@ -107,7 +109,7 @@ GGUF_METADATA = {
 
 @pytest.fixture(scope="session")
 def victims(
-    draw: Callable[..., Params], write_gguf: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+    write_gguf: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[Path, Path, Path]]:
     """Format -> what is loaded, the file that is corrupted, a whole copy of it."""
     home = tmp_path_factory.mktemp("victims")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,13 @@ import tinyxp
 from tinyxp import CheckpointError, Config, Params, UnsupportedModelError
 from tinyxp.formats import describe, load_config
 
-from .files import ARCHITECTURES, Write, equal, interleaved, metadata_of, to_gguf
+from .files import ARCHITECTURES, SIZES, Write, draw, equal, interleaved, metadata_of, to_gguf
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_architectures(
-    name: str, write_gguf: Write, draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path
-) -> None:
+def test_architectures(name: str, write_gguf: Write, tmp_path: Path) -> None:
     architecture = name.split()[0]
-    params = draw(Config(**(sizes | ARCHITECTURES[name])))
+    params = draw(Config(**(SIZES | ARCHITECTURES[name])))
     metadata = metadata_of(params.config, architecture)
     path = write_gguf(tmp_path / "m.gguf", architecture, metadata, to_gguf(params, architecture))
     loaded = tinyxp.load(path)
@@ -32,14 +29,12 @@ def test_architectures(
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2"])
-def test_transformers_reads_the_same_model(
-    name: str, write_gguf: Write, draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path
-) -> None:
+def test_transformers_reads_the_same_model(name: str, write_gguf: Write, tmp_path: Path) -> None:
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
     kind = {"llama": "LlamaConfig", "qwen2": "Qwen2Config", "gpt2": "GPT2Config"}[name]
-    params = draw(Config(**(sizes | ARCHITECTURES[name])))
+    params = draw(Config(**(SIZES | ARCHITECTURES[name])))
     path = write_gguf(tmp_path / "m.gguf", name, metadata_of(params.config, name), to_gguf(params, name))
     values = params.config.to_hf()
     theirs = transformers.AutoModelForCausalLM.from_config(getattr(transformers, kind)(**values))
@@ -59,9 +54,7 @@ def test_row_order_by_hand() -> None:
     assert interleaved(np.arange(8), 8).tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
 
 
-def test_quantised_weights_and_what_is_said_of_them(
-    write_gguf: Write, draw: Callable[..., Params], tmp_path: Path
-) -> None:
+def test_quantised_weights_and_what_is_said_of_them(write_gguf: Write, tmp_path: Path) -> None:
     config = Config(vocab_size=5, n_layers=1, d_model=32, d_ff=64, n_heads=4, n_kv_heads=2)
     params = draw(config)
     tensors: dict[str, Any] = to_gguf(params, "llama")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from tinyxp.config import RopeScaling
 from tinyxp.formats import describe
 from tinyxp.rope import rope_frequencies
 
-from .files import Write, metadata_of, to_gguf
+from .files import SIZES, Write, draw, metadata_of, to_gguf
 
 
 def factors_of(config: Config) -> np.ndarray:
@@ -39,11 +38,9 @@ def test_scaling_is_derived_from_rope_freqs(
     head_dim: int,
     theta: float,
     write_gguf: Write,
-    draw: Callable[..., Params],
-    sizes: dict[str, Any],
     tmp_path: Path,
 ) -> None:
-    config = Config(**sizes, head_dim=head_dim, rope_theta=theta, rope_scaling=RopeScaling(**scaling))
+    config = Config(**SIZES, head_dim=head_dim, rope_theta=theta, rope_scaling=RopeScaling(**scaling))
     params = draw(config)
     tensors = to_gguf(params, "llama") | {"rope_freqs.weight": factors_of(config)}
     metadata = metadata_of(config, "llama") | {
@@ -55,10 +52,8 @@ def test_scaling_is_derived_from_rope_freqs(
     assert {i.name: i.steps for i in describe(path)}["rope_freqs.weight"] == ("skipped: became rope_scaling",)
 
 
-def test_scaling_of_another_form_is_refused(
-    write_gguf: Write, llama: Params, draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path
-) -> None:
-    config = Config(**sizes, head_dim=64)
+def test_scaling_of_another_form_is_refused(write_gguf: Write, llama: Params, tmp_path: Path) -> None:
+    config = Config(**SIZES, head_dim=64)
     params = draw(config)
     metadata = metadata_of(config, "llama") | {"attention.key_length": 64, "attention.value_length": 64}
     good = factors_of(replace(config, rope_scaling=RopeScaling(rope_type="llama3", factor=8.0)))

@@ -200,7 +200,7 @@ def test_gpt2_takes_the_common_names_of_sizes() -> None:
         ('{"x": {"a": 1, "b": 2, "a": 3}}', "has the key 'a' twice"),
         ("[" * 100_000, "is not JSON"),
         ('{"a": ' + "1" * 5000 + "}", "is not JSON"),
-        (" " * (JSON_LIMIT + 1), r"is 16,777,217 bytes long; up to 16,777,216 are read"),
+        (" " * (JSON_LIMIT + 1), r"is 16,777,217 bytes long; the limit is 16,777,216"),
     ],
     ids=range(7),
 )

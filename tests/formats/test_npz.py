@@ -7,7 +7,6 @@ import io
 import json
 import mmap
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,18 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tinyxp import CheckpointError, Config, Params
+from tinyxp import CheckpointError, Config
 from tinyxp.config import RopeScaling
 from tinyxp.joint import JOINT
+
+from .files import SIZES, draw
 
 RECORD = "__tinyxp__.npy"
 
 
 @pytest.fixture
-def saved(draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path) -> Path:
-    tinyxp.save(draw(Config(**sizes)), tmp_path / "m.npz")
+def saved(tmp_path: Path) -> Path:
+    tinyxp.save(draw(Config(**SIZES)), tmp_path / "m.npz")
     return tmp_path / "m.npz"
 
 
@@ -67,10 +68,8 @@ def npy_record(values: object) -> bytes:
     ],
 )
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-def test_any_config_comes_back(
-    changes: dict[str, Any], dtype: str, draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path
-) -> None:
-    params = draw(Config(**sizes, **changes), dtype)
+def test_any_config_comes_back(changes: dict[str, Any], dtype: str, tmp_path: Path) -> None:
+    params = draw(Config(**SIZES, **changes), dtype)
     tinyxp.save(params, tmp_path / "new" / "m.npz")
     loaded = tinyxp.load(tmp_path / "new" / "m.npz")
     assert loaded.config == params.config
@@ -81,9 +80,9 @@ def test_any_config_comes_back(
         assert np.array_equal(arrays["blocks.1.attn.k.weight"], params["blocks.1.attn.k.weight"])
 
 
-def test_bfloat16_keeps_its_bits(draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path) -> None:
+def test_bfloat16_keeps_its_bits(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    params = draw(Config(**sizes)).to(torch, dtype="bfloat16")
+    params = draw(Config(**SIZES)).to(torch, dtype="bfloat16")
     tinyxp.save(params, tmp_path / "m.npz")
     assert np.load(tmp_path / "m.npz")["embed.weight"].dtype == np.uint16
     for name, x in tinyxp.load(tmp_path / "m.npz", xp=torch).items():
