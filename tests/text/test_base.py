@@ -14,7 +14,7 @@ BYTES = {byte: bytes([byte]) for byte in range(256)}
 
 
 def bytes_tokenizer(**options: Any) -> Tokenizer:
-    encode = base.with_specials(lambda text: list(text.encode()), {"<|e|>": 256}, {"\t\t": 257})
+    encode = base.add_specials(lambda text: list(text.encode()), {"<|e|>": 256}, {"\t\t": 257})
     return Tokenizer(encode, {**BYTES, 256: b"<|e|>", 257: b"\t\t"}, **options)
 
 
@@ -30,7 +30,7 @@ def test_special_tokens_are_plain_text_unless_asked_for() -> None:
 def test_the_prefix_goes_before_a_text_that_begins_plain() -> None:
     def encoder(added_bos: int | None) -> base.Encode:
         specials = {"<|e|>": 256}
-        return base.with_specials(
+        return base.add_specials(
             lambda text: list(text.encode()), specials, {}, prefix="_", added_bos=added_bos
         )
 

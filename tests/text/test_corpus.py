@@ -46,7 +46,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_fetch_and_read(tale: Corpus, served: Served, cache: Path) -> None:
-    with pytest.raises(CheckpointError, match="tale is not here yet: tinyxp data get tale"):
+    with pytest.raises(CheckpointError, match="tale is not fetched yet: tinyxp data get tale"):
         read_corpus("tale")
     assert fetch(tale) == cache / "tale.txt"
     assert (cache / "tale.txt").read_bytes() == CLEAN.encode()

@@ -185,9 +185,9 @@ def test_nothing_stays_of_an_earlier_vocabulary(ranks: dict[bytes, int], tmp_pat
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({b"abc": 256}, r"token b'abc' of rank 256 is not joined from two; .* \[b'a', b'b', b'c'\]"),
-        ({b"ab": 257, b"abc": 256}, "token b'abc' of rank 256 is not joined from two"),
-        ({b"": 256}, r"token b'' of rank 256 is not joined from two; .* \[\]"),
+        ({b"abc": 256}, r"token b'abc' of rank 256 is not merged from two; .* \[b'a', b'b', b'c'\]"),
+        ({b"ab": 257, b"abc": 256}, "token b'abc' of rank 256 is not merged from two"),
+        ({b"": 256}, r"token b'' of rank 256 is not merged from two; .* \[\]"),
         ({b"ab": 7}, r"the id 7 to both b'\\x07' and b'ab'"),
         ({b"ab": -1}, "the rank of b'ab' is -1; it must be an integer of 0 or more"),
         ({b"ab": 2.5}, r"the rank of b'ab' is 2\.5; it must be an integer"),

@@ -66,7 +66,7 @@ def _check_target(path: Path) -> None:
             f"{path}: {path.suffix} is not written; name a folder (Hugging Face's layout) or an .npz"
         )
     if not _is_npz(path) and path.exists() and not path.is_dir():
-        raise ValueError(f"{path}: is a file; the model would be written as a folder there")
+        raise ValueError(f"{path}: is a file; the model is written as a folder")
 
 
 def _write(path: Path, config: Config, weights: dict[str, Weight], special_ids: Mapping[str, Any]) -> None:

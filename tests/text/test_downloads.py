@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tinyxp.errors import CheckpointError
-from tinyxp.text import download as module
-from tinyxp.text.download import download
+from tinyxp.text import downloads as module
+from tinyxp.text.downloads import download
 
 from .server import Served, serving
 
@@ -36,7 +36,7 @@ def test_whole(served: Served, part: Path) -> None:
 def test_what_is_cut_off_goes_on(served: Served, part: Path) -> None:
     served.cut_at = 100_000
     with pytest.raises(
-        ConnectionError, match=r"/book\.txt: .*; 100,000 bytes are kept, the next try goes on"
+        ConnectionError, match=r"/book\.txt: .*; 100,000 bytes are kept, and the next try resumes"
     ):
         download(served.url, part)
     assert part.read_bytes() == CONTENT[:100_000]
@@ -124,5 +124,5 @@ def test_an_interruption_leaves_what_has_come(served: Served, part: Path) -> Non
 
 def test_what_does_not_end(served: Served, part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LENGTH_LIMIT", 200_000)
-    with pytest.raises(CheckpointError, match="more than 200,000 bytes come"):
+    with pytest.raises(CheckpointError, match="sends more than 200,000 bytes"):
         download(served.url, part)
