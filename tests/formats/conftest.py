@@ -9,6 +9,7 @@ from typing import Any
 import gguf
 import pytest
 
+import tinyxp
 from tinyxp.config import Config
 from tinyxp.params import Params
 
@@ -23,6 +24,13 @@ def llama() -> Params:
 @pytest.fixture(scope="session")
 def gpt2() -> Params:
     return draw(Config(**(SIZES | MODELS["gpt2"])))
+
+
+@pytest.fixture
+def folder(llama: Params, tmp_path: Path) -> Path:
+    """A Hugging Face folder of the Llama model."""
+    tinyxp.save(llama, tmp_path / "model")
+    return tmp_path / "model"
 
 
 @pytest.fixture(scope="session")

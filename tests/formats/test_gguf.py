@@ -128,3 +128,10 @@ def test_other_architectures(architecture: str, write_gguf: Write, llama: Params
     path = write_gguf(tmp_path / "m.gguf", architecture, {}, to_gguf(llama, "llama"))
     with pytest.raises(UnsupportedModelError, match=rf"m\.gguf: general\.architecture is '{architecture}'"):
         tinyxp.load(path)
+
+
+def test_scaling_must_be_float32(write_gguf: Write, llama: Params, tmp_path: Path) -> None:
+    tensors = to_gguf(llama, "llama") | {"rope_freqs.weight": np.ones(3, np.float16)}
+    path = write_gguf(tmp_path / "m.gguf", "llama", metadata_of(llama.config, "llama"), tensors)
+    with pytest.raises(CheckpointError, match=r"rope_freqs\.weight has dtype F16"):
+        tinyxp.load(path)
