@@ -133,7 +133,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         temporary.replace(path)
     except BaseException as error:
         with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            temporary.unlink()
         # A full disk names no file; other errors name the temporary file, which the caller does not know.
         own_names = (None, os.fspath(temporary))
         if isinstance(error, OSError) and error.errno is not None and error.filename in own_names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import tinyxp
 from tinyxp import CheckpointError, Config
 from tinyxp.formats import describe
 
-from .files import draw
+from .files import draw, write_gguf
 
 EDITS = st.lists(
     st.tuples(
@@ -101,9 +101,7 @@ GGUF_METADATA = {
 
 
 @pytest.fixture(scope="session")
-def victims(
-    write_gguf: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, tuple[Path, Path, Path]]:
+def victims(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path, Path]]:
     """Format -> what is loaded, the file that is corrupted, a whole copy of it."""
     home = tmp_path_factory.mktemp("victims")
     params = draw(Config(vocab_size=7, n_layers=1, d_model=8, d_ff=4, n_heads=2, n_kv_heads=1, max_seq_len=4))

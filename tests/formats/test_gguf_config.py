@@ -12,7 +12,7 @@ import tinyxp
 from tinyxp import CheckpointError, Params, UnsupportedModelError
 from tinyxp.config import RopeScaling
 
-from .files import Write, metadata_of, to_gguf
+from .files import metadata_of, to_gguf, write_gguf
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from .files import Write, metadata_of, to_gguf
     ],
 )
 def test_metadata_that_is_taken(
-    extra: dict[str, Any], scaling: RopeScaling | None, write_gguf: Write, llama: Params, tmp_path: Path
+    extra: dict[str, Any], scaling: RopeScaling | None, llama: Params, tmp_path: Path
 ) -> None:
     metadata = metadata_of(llama.config, "llama") | extra
     path = write_gguf(tmp_path / "m.gguf", "llama", metadata, to_gguf(llama, "llama"))
@@ -65,9 +65,7 @@ def test_metadata_that_is_taken(
         ("attention.head_count_kv", [2, 1]),
     ],
 )
-def test_metadata_that_is_refused(
-    key: str, value: Any, write_gguf: Write, llama: Params, tmp_path: Path
-) -> None:
+def test_metadata_that_is_refused(key: str, value: Any, llama: Params, tmp_path: Path) -> None:
     metadata = metadata_of(llama.config, "llama") | {key: value}
     path = write_gguf(tmp_path / "m.gguf", "llama", metadata, to_gguf(llama, "llama"))
     with pytest.raises(UnsupportedModelError, match=f"llama.{key} is "):
@@ -76,7 +74,7 @@ def test_metadata_that_is_refused(
 
 @pytest.mark.parametrize("key", ["block_count", "embedding_length", "attention.head_count", "context_length"])
 @pytest.mark.parametrize("value", [None, 0, "many", 1.5])
-def test_bad_metadata(key: str, value: Any, write_gguf: Write, llama: Params, tmp_path: Path) -> None:
+def test_bad_metadata(key: str, value: Any, llama: Params, tmp_path: Path) -> None:
     metadata = {k: v for k, v in metadata_of(llama.config, "llama").items() if k != key}
     metadata |= {} if value is None else {key: value}
     path = write_gguf(tmp_path / "m.gguf", "llama", metadata, to_gguf(llama, "llama"))

@@ -15,7 +15,7 @@ from tinyxp.config import RopeScaling
 from tinyxp.formats import describe
 from tinyxp.model import rope_frequencies
 
-from .files import SIZES, Write, draw, metadata_of, to_gguf
+from .files import SIZES, draw, metadata_of, to_gguf, write_gguf
 
 
 def factors_of(config: Config) -> np.ndarray:
@@ -37,7 +37,6 @@ def test_scaling_is_derived_from_rope_freqs(
     scaling: dict[str, Any],
     head_dim: int,
     theta: float,
-    write_gguf: Write,
     tmp_path: Path,
 ) -> None:
     config = Config(**SIZES, head_dim=head_dim, rope_theta=theta, rope_scaling=RopeScaling(**scaling))
@@ -52,7 +51,7 @@ def test_scaling_is_derived_from_rope_freqs(
     assert {i.name: i.steps for i in describe(path)}["rope_freqs.weight"] == ("skipped: became rope_scaling",)
 
 
-def test_scaling_of_another_form_is_refused(write_gguf: Write, llama: Params, tmp_path: Path) -> None:
+def test_scaling_of_another_form_is_refused(llama: Params, tmp_path: Path) -> None:
     config = Config(**SIZES, head_dim=64)
     params = draw(config)
     metadata = metadata_of(config, "llama") | {"attention.key_length": 64, "attention.value_length": 64}
@@ -67,7 +66,7 @@ def test_scaling_of_another_form_is_refused(write_gguf: Write, llama: Params, tm
             tinyxp.load(path)
 
 
-def test_scaling_of_a_bad_length(write_gguf: Write, llama: Params, tmp_path: Path) -> None:
+def test_scaling_of_a_bad_length(llama: Params, tmp_path: Path) -> None:
     tensors = to_gguf(llama, "llama") | {"rope_freqs.weight": np.array([1, 2, 4], np.float32)}
     metadata = metadata_of(llama.config, "llama") | {"rope.scaling.original_context_length": "many"}
     path = write_gguf(tmp_path / "m.gguf", "llama", metadata, tensors)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tests.formats.files import MODELS, SIZES, draw, equal
+from tests.formats.files import ARCHITECTURES, MODELS, SIZES, draw, equal, metadata_of, to_gguf, write_gguf
 from tinyxp import CheckpointError, Config, Params
 
 torch = pytest.importorskip("torch")
@@ -110,3 +110,24 @@ def test_a_whole_file_goes_before_old_shards(sharded: Path) -> None:
     tinyxp.save(other, sharded)
     assert equal(tinyxp.load(sharded), other)
     assert transformers.AutoModelForCausalLM.from_pretrained(sharded).config.vocab_size == 5
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2"])
+def test_transformers_reads_the_same_gguf(name: str, tmp_path: Path) -> None:
+    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+    kind = {"llama": "LlamaConfig", "qwen2": "Qwen2Config", "gpt2": "GPT2Config"}[name]
+    params = draw(Config(**(SIZES | ARCHITECTURES[name])))
+    path = write_gguf(tmp_path / "m.gguf", name, metadata_of(params.config, name), to_gguf(params, name))
+    values = params.config.to_hf()
+    theirs = transformers.AutoModelForCausalLM.from_config(getattr(transformers, kind)(**values))
+    tensors = load_gguf_checkpoint(path, return_tensors=True, model_to_load=theirs)["tensors"]
+    if name == "gpt2":
+        tensors["lm_head.weight"] = tensors["transformer.wte.weight"]
+    theirs.load_state_dict(tensors)
+    theirs.eval()
+    ids = np.arange(20)[None] % params.config.vocab_size
+    with torch.no_grad():
+        expected = theirs(torch.tensor(ids)).logits.numpy()
+    # Two float32 runs of logits of size 10; rows in the wrong order are off by 0.1 or more.
+    assert np.abs(tinyxp.forward(tinyxp.load(path), ids) - expected).max() < 1e-4

@@ -103,6 +103,11 @@ def test_tiktokens_ranks_are_the_same_to_tokenizers(
     tiktoken, tokenizers = pytest.importorskip("tiktoken"), pytest.importorskip("tokenizers")
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(test_data / "gpt2-bpe" / "tiktoken-cache"))
     encoding = tiktoken.get_encoding(name)
+    if name != "gpt2":  # the first ranks are a vocabulary of their own: all of them take seconds
+        ranks = {token: rank for token, rank in encoding._mergeable_ranks.items() if rank < 40_000}
+        encoding = tiktoken.Encoding(
+            name, pat_str=encoding._pat_str, mergeable_ranks=ranks, special_tokens={}
+        )
     save_tokenizer(encoding._mergeable_ranks, tmp_path, pattern=ENCODINGS[name].pattern)
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     assert theirs.encode(sentence).ids == ids
@@ -119,19 +124,6 @@ def test_tiktokens_ranks_are_the_same_to_tokenizers(
     if name == "gpt2":  # the merges that the ranks were made with are found again
         original = (test_data / "gpt2-bpe" / "vocab.bpe").read_text("utf-8")
         assert (tmp_path / "merges.txt").read_text("utf-8") == original
-
-
-@pytest.mark.parametrize("pattern", [bpe.GPT2_PATTERN, bpe.CL100K_PATTERN])
-def test_transformers_reads_it(pattern: str, tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    text = "sing , sing  a 'sing' 1234\n"
-    ranks = bpe.train(SING, 260, pattern=pattern).ranks
-    save_tokenizer(ranks, tmp_path, pattern=pattern)
-    for reader in (transformers.AutoTokenizer, transformers.PreTrainedTokenizerFast):
-        theirs = reader.from_pretrained(str(tmp_path))
-        ids = bpe.encode(text, ranks, pattern=pattern)
-        assert theirs(text).input_ids == ids
-        assert theirs.decode(ids) == text
 
 
 @pytest.mark.usefixtures("no_tokenizers")
