@@ -25,7 +25,7 @@ from tinyxp import registry
 from tinyxp.dtypes import dtype_name
 from tinyxp.errors import CheckpointError, UnsupportedModelError
 from tinyxp.formats.bundled import find_bundled
-from tinyxp.inputs import Range, host_integers, host_mask
+from tinyxp.inputs import Bounds, as_host_integers, as_host_mask
 
 from .transformers import _without_bars, model
 

@@ -13,7 +13,7 @@ import pytest
 
 from tinyxp import Config, Params
 from tinyxp.config import GPT2, RopeScaling
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 SIZES: dict[str, Any] = {
     "vocab_size": 37,

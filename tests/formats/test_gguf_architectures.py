@@ -11,7 +11,7 @@ from tinyxp.config import GPT2
 from tinyxp.formats.gguf_architectures import ARCHITECTURES
 from tinyxp.formats.rules import lay_out
 from tinyxp.formats.steps import Unpermute
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 BIASES = {"attn_bias": True, "attn_out_bias": True, "mlp_bias": True}
 CONFIGS: dict[str, dict[str, Any]] = {"llama": BIASES, "gpt2": GPT2 | {"n_kv_heads": 4}, "qwen2": BIASES}

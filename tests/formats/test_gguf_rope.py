@@ -13,7 +13,7 @@ import tinyxp
 from tinyxp import CheckpointError, Config, Params, UnsupportedModelError
 from tinyxp.config import RopeScaling
 from tinyxp.formats import describe
-from tinyxp.model import rope_frequencies
+from tinyxp.rope import rope_frequencies
 
 from .files import SIZES, draw, metadata_of, to_gguf, write_gguf
 

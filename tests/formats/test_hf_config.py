@@ -313,6 +313,8 @@ def test_presets_round_trip(name: str) -> None:
         {"position": "learned"},
         {"mlp": "gelu"},
         {"attn_out_bias": True},
+        {"mlp": "relu2"},
+        {"head_bias": True},
         {"attn_bias": True, "mlp_bias": True},
     ],
 )

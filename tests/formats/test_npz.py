@@ -240,3 +240,30 @@ def test_members_that_share_their_bytes(saved: Path) -> None:
         archive._didModify = True  # type: ignore[attr-defined]
     with pytest.raises(CheckpointError, match="overlap"):
         tinyxp.load(saved)
+
+
+def test_the_first_files_have_no_head_bias(saved: Path) -> None:
+    whole = tinyxp.load(saved).config
+    record = record_of(saved)
+    del record["config"]["head_bias"]
+    rewrite(saved, record=npy_record(record))
+    assert tinyxp.load(saved).config == whole
+    for change in ({"window": 3}, {"mlp_bias": None}):
+        values = record["config"] | change
+        bad = record | {"config": {k: v for k, v in values.items() if v is not None or k == "rope_scaling"}}
+        rewrite(saved, record=npy_record(bad))
+        with pytest.raises(CheckpointError, match="has a config of other fields"):
+            tinyxp.load(saved)
+
+
+def test_a_directory_that_points_at_the_last_bytes(saved: Path) -> None:
+    """A local header needs 30 bytes; fewer are left."""
+    with zipfile.ZipFile(saved, "a") as archive:
+        archive.writestr("x.npy", npy(np.ones(1)))
+    data = saved.read_bytes()
+    at = data.rindex(b"PK\x01\x02")
+    end = len(data) - 4
+    moved = data[:at] + data[at : at + 42] + end.to_bytes(4, "little") + data[at + 46 :]
+    saved.write_bytes(moved[:end] + b"PK\x03\x04")
+    with pytest.raises(CheckpointError, match=r"not an \.npz file|where its directory says"):
+        tinyxp.load(saved)

@@ -9,7 +9,7 @@ from tinyxp import Config
 from tinyxp.formats.names import Module, Names, name_modules
 from tinyxp.formats.rules import Rule, lay_out
 from tinyxp.formats.steps import Step, Transpose, Unpermute, transpose, unpermute_queries
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 SHAPES = {"a": (4, 6), "b": (2, 6), "c": (2, 6)}
 

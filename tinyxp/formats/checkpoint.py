@@ -15,7 +15,7 @@ from tinyxp.config import Config
 from tinyxp.dtypes import ITEMSIZE
 from tinyxp.errors import CheckpointError
 from tinyxp.formats.rules import Rule
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 KINDS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """The floating dtypes by their names in safetensors and in GGUF."""

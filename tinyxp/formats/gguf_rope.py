@@ -11,7 +11,7 @@ import numpy as np
 from tinyxp.config import Config, RopeScaling
 from tinyxp.errors import UnsupportedModelError
 from tinyxp.formats.fields import Fields
-from tinyxp.model import rope_frequencies
+from tinyxp.rope import rope_frequencies
 
 
 def shortest_decimal(value: float) -> float:

@@ -192,8 +192,9 @@ def _write_as_first(config: Config) -> tuple[Family, dict[str, Any]]:
         values = _write(family, fields)
         if values is not None and _reads_as(values, config):
             return family, values
-    names = ("norm", "position", "mlp", "attn_bias", "attn_out_bias", "mlp_bias", "n_heads", "n_kv_heads")
-    mixture = ", ".join(f"{name} {fields[name]!r}" for name in (*names, "head_dim", "d_model"))
+    choices = ("norm", "position", "mlp", "attn_bias", "attn_out_bias", "mlp_bias", "head_bias")
+    sizes = ("n_heads", "n_kv_heads", "head_dim", "d_model")
+    mixture = ", ".join(f"{name} {fields[name]!r}" for name in (*choices, *sizes))
     raise UnsupportedModelError(
         f"no class of transformers ({', '.join(FAMILIES)}) computes {mixture}; save as .npz"
     )

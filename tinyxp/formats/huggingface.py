@@ -17,7 +17,7 @@ from tinyxp.formats.family import Family
 from tinyxp.formats.hf_config import config_from_hf, config_to_hf, family_for, family_of
 from tinyxp.formats.rules import Rule, lay_out
 from tinyxp.formats.safetensors_file import read_safetensors, write_safetensors
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")

@@ -19,7 +19,7 @@ from tinyxp.formats.checkpoint import Checkpoint, Tensor, match_rules
 from tinyxp.formats.names import Module, name_modules
 from tinyxp.formats.rules import Rule
 from tinyxp.formats.steps import unpermute_keys, unpermute_queries
-from tinyxp.params import block_shapes
+from tinyxp.shapes import block_shapes
 
 HEADER = struct.Struct("<7i")
 FIELDS = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")

@@ -10,7 +10,7 @@ import numpy as np
 from tinyxp import registry
 from tinyxp.formats.checkpoint import Weight
 from tinyxp.formats.opening import PathLike, open_checkpoint
-from tinyxp.fusion import laid_together
+from tinyxp.joint import lay_together
 from tinyxp.params import Params
 from tinyxp.typing import Array, Namespace
 
@@ -51,7 +51,7 @@ def load(
         lacks = weight.kind in ("bfloat16", "float16") and weight.kind not in target.dtypes()
         own_dtype = "float32" if lacks else weight.kind
         arrays[name] = target.from_numpy(weight.read(), dtype=dtype or own_dtype, device=device)
-    return Params(laid_together(arrays, checkpoint.config, target), checkpoint.config)
+    return Params(lay_together(arrays, checkpoint.config, target), checkpoint.config)
 
 
 def report_reads(weights: dict[str, Weight], progress: Progress | None) -> dict[str, Weight]:

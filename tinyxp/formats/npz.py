@@ -33,7 +33,7 @@ from tinyxp.files import (
 )
 from tinyxp.formats.checkpoint import Checkpoint, Tensor, Weight, list_names, match_rules
 from tinyxp.formats.rules import Rule
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 METADATA = "__tinyxp__"
 VERSION = 1
@@ -42,6 +42,8 @@ NPY_HEADER = re.compile(
 )
 """What numpy.lib.format writes for a plain array; nothing in it is evaluated."""
 
+_LATER_FIELDS = {"head_bias"}
+"""Fields of Config that the first files of this version lack: they mean its default."""
 _DESCR = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 _LOCAL_HEADER, _ZIP64_FIELD = 30, 20
 _ALIGNMENT = 64
@@ -132,7 +134,8 @@ def _read_metadata(data: np.ndarray, member: _Member) -> tuple[Config, dict[str,
     values, dtypes = metadata.get("config"), metadata.get("dtypes")
     if not isinstance(values, dict) or not isinstance(dtypes, dict):
         raise CheckpointError(f"has a {METADATA} without config and dtypes")
-    if values.keys() != {f.name for f in fields(Config)}:
+    known = {f.name for f in fields(Config)}
+    if not known - _LATER_FIELDS <= values.keys() <= known:
         raise CheckpointError(f"has a config of other fields: {', '.join(sorted(values))}")
     return Config(**values), dtypes
 

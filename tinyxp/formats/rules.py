@@ -10,7 +10,7 @@ import numpy as np
 from tinyxp.config import Config
 from tinyxp.formats.names import Module, Names
 from tinyxp.formats.steps import Shape, Step
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from tinyxp import Config
 from tinyxp.formats.families import FAMILIES
 from tinyxp.formats.hf_config import config_to_hf, family_for, family_of
 from tinyxp.formats.rules import lay_out
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 CONFIGS = {
     "gpt2": Config.preset("gpt2"),
