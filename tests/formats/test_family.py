@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from tinyxp.formats.families.gpt2 import GPT2
 from tinyxp.formats.families.llama import LLAMA
 from tinyxp.formats.family import Choice, Key, Window, all_heads
 
@@ -33,3 +38,20 @@ def test_every_field_has_one_key() -> None:
 
 def test_all_heads() -> None:
     assert all_heads({"n_heads": 5, "d_model": 20}) == 5
+
+
+@pytest.mark.parametrize(
+    "record, field",
+    [
+        (LLAMA, "prefix"),
+        (LLAMA.window, "default"),
+        (LLAMA.keys[0], "name"),
+        (LLAMA.keys[1], "name"),
+        (LLAMA.names, "top"),
+        (LLAMA.names.top[0], "name"),
+        (GPT2.fixed[0], "value"),
+    ],
+)
+def test_declarations_are_frozen(record: object, field: str) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(record, field, None)

@@ -13,6 +13,7 @@ import tinyxp
 from tinyxp import CheckpointError, Config, Params, UnsupportedModelError
 from tinyxp.config import RopeScaling
 from tinyxp.formats import describe
+from tinyxp.formats.gguf_rope import scaling_from_factors, shortest_decimal
 from tinyxp.rope import rope_frequencies
 
 from .files import SIZES, draw, metadata_of, to_gguf, write_gguf
@@ -74,3 +75,16 @@ def test_scaling_of_a_bad_length(llama: Params, tmp_path: Path) -> None:
         CheckpointError, match=r"m\.gguf: llama\.rope\.scaling\.original_context_length is 'many'"
     ):
         tinyxp.load(path)
+
+
+def test_one_factor_is_linear() -> None:
+    config = Config(head_dim=2)
+    linear = RopeScaling(rope_type="linear", factor=4.0)
+    assert scaling_from_factors(config, np.array([4.0], np.float32), 64) == linear
+    assert scaling_from_factors(config, np.array([1.0], np.float32), 64) is None
+
+
+def test_the_shortest_decimal() -> None:
+    assert shortest_decimal(float(np.float32(1e-5))) == 1e-5
+    assert shortest_decimal(float(np.float32(0.1))) == 0.1
+    assert shortest_decimal(5e5) == 5e5

@@ -47,6 +47,10 @@ def test_what_is_written(ranks: dict[bytes, int], tmp_path: Path) -> None:
     assert names == {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt"}
     merges = "#version: 0.2\nn g\nĠ s\ni ng\nĠs ing\n"
     assert (tmp_path / "merges.txt").read_text("utf-8") == merges
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text("utf-8"))
+    assert config == {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    for name in ("vocab.json", "tokenizer.json"):
+        assert '"Ġ"' in (tmp_path / name).read_text("utf-8")  # letters, not escapes
     vocab = json.loads((tmp_path / "vocab.json").read_text("utf-8"))
     assert vocab == {bpe.spell_bytes(token): rank for token, rank in ranks.items()}
 

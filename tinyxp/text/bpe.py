@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import count
 from typing import SupportsIndex
 
 from tinyxp.text.bpe_training import Merge, Training, pair_counts, train
@@ -160,7 +161,7 @@ def byte_characters() -> tuple[str, ...]:
     A printable Latin-1 byte is its own character; the others are U+0100 and on. Source: Radford et al. 2019.
     """
     plain = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = iter(range(0x100, 0x200))
+    others = count(0x100)
     return tuple(chr(byte if byte in plain else next(others)) for byte in range(256))
 
 
