@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tinyxp.config import GPT2
 from tinyxp.formats.names import Module, Names, name_modules
 from tinyxp.formats.steps import unpermute_keys, unpermute_queries
 
@@ -35,14 +36,7 @@ _BIAS_TENSORS = {
     "mlp_bias": "blk.0.ffn_up.bias",
 }
 _ROTARY = {"norm": "rms", "position": "rope", "mlp": "swiglu"}
-_GPT2 = {
-    "norm": "layer",
-    "position": "learned",
-    "mlp": "gelu_tanh",
-    "attn_bias": True,
-    "attn_out_bias": True,
-    "mlp_bias": True,
-}
+_GPT2 = {field: value for field, value in GPT2.items() if field != "tie_embeddings"}
 
 
 def _name_rotary(queries: Module, keys: Module) -> Names:

@@ -27,6 +27,12 @@ def test_defaults_are_those_of_the_class() -> None:
     )
 
 
+def test_the_first_28_layers_have_no_window() -> None:
+    assert read("qwen2", use_sliding_window=True, num_hidden_layers=28).n_layers == 28
+    with pytest.raises(UnsupportedModelError, match="sliding_window is 4096"):
+        read("qwen2", use_sliding_window=True, num_hidden_layers=29)
+
+
 def test_biases_of_q_k_and_v() -> None:
     assert [name for name in names("qwen2") if name.endswith(".bias")] == [
         f"model.layers.0.self_attn.{x}_proj.bias" for x in "qkv"
