@@ -67,7 +67,7 @@ def test_metadata_that_is_taken(
         ("attention.head_count_kv", [2, 1]),
     ],
 )
-def test_metadata_that_is_refused(key: str, value: Any, llama: Params, tmp_path: Path) -> None:
+def test_metadata_that_is_rejected(key: str, value: Any, llama: Params, tmp_path: Path) -> None:
     metadata = metadata_of(llama.config, "llama") | {key: value}
     path = write_gguf(tmp_path / "m.gguf", "llama", metadata, to_gguf(llama, "llama"))
     with pytest.raises(UnsupportedModelError, match=f"llama.{key} is "):

@@ -52,7 +52,7 @@ def test_scaling_is_derived_from_rope_freqs(
     assert {i.name: i.steps for i in describe(path)}["rope_freqs.weight"] == ("skipped: became rope_scaling",)
 
 
-def test_scaling_of_another_form_is_refused(llama: Params, tmp_path: Path) -> None:
+def test_scaling_of_another_form_is_rejected(llama: Params, tmp_path: Path) -> None:
     config = Config(**SIZES, head_dim=64)
     params = draw(config)
     metadata = metadata_of(config, "llama") | {"attention.key_length": 64, "attention.value_length": 64}

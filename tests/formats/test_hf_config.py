@@ -92,7 +92,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("kind, key, value", REFUSED)
-def test_refuses_what_it_does_not_compute(kind: str, key: str, value: Any) -> None:
+def test_rejects_what_it_does_not_compute(kind: str, key: str, value: Any) -> None:
     source = {"model_type": kind} | (NO_WINDOW if kind == "mistral" else {})
     Config.from_hf(source)  # that key alone makes the difference
     with pytest.raises(UnsupportedModelError, match=key if key != "rope_parameters" else "rope|rotary"):
@@ -100,7 +100,7 @@ def test_refuses_what_it_does_not_compute(kind: str, key: str, value: Any) -> No
 
 
 @pytest.mark.parametrize("kind", ["gemma2", "gpt_neox", "mixtral", None, 3, ["llama"]])
-def test_refuses_other_model_types(kind: object) -> None:
+def test_rejects_other_model_types(kind: object) -> None:
     with pytest.raises(UnsupportedModelError, match="model_type"):
         Config.from_hf({"model_type": kind})
 
@@ -135,12 +135,12 @@ def test_takes_what_changes_nothing(kind: str, keys: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("keys", WINDOWS)
-def test_refuses_windows_of_single_layers(keys: dict[str, Any]) -> None:
+def test_rejects_windows_of_single_layers(keys: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedModelError, match="sliding_window is 4096"):
         Config.from_hf({"model_type": "qwen2", "use_sliding_window": True, **keys})
 
 
-def test_refuses_the_window_that_mistral_has_by_default() -> None:
+def test_rejects_the_window_that_mistral_has_by_default() -> None:
     with pytest.raises(UnsupportedModelError, match="sliding_window is 4096"):
         Config.from_hf({"model_type": "mistral"})
 

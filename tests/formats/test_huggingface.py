@@ -72,14 +72,14 @@ def test_missing_unknown_and_misshapen_tensors(llama: Params, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint8, np.bool_])
-def test_integer_weights_are_refused(llama: Params, tmp_path: Path, dtype: type) -> None:
+def test_integer_weights_are_rejected(llama: Params, tmp_path: Path, dtype: type) -> None:
     tinyxp.save(llama, tmp_path)
     edit(tmp_path, lambda t: t.update({"model.norm.weight": np.ones(24, dtype)}))
     with pytest.raises(CheckpointError, match=r"model\.norm\.weight has dtype (I8|I64|U8|BOOL)"):
         tinyxp.load(tmp_path)
 
 
-def test_float8_weights_are_refused(llama: Params, tmp_path: Path) -> None:
+def test_float8_weights_are_rejected(llama: Params, tmp_path: Path) -> None:
     torch, safetensors = pytest.importorskip("torch"), pytest.importorskip("safetensors.torch")
     tinyxp.save(llama, tmp_path)
     tensors = safetensors.load_file(tmp_path / "model.safetensors")

@@ -97,7 +97,7 @@ def test_a_width_whose_first_bytes_are_those_of_a_pickle(width: int, tmp_path: P
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_pickles_are_refused_whatever_their_protocol(protocol: int, tmp_path: Path) -> None:
+def test_pickles_are_rejected_whatever_their_protocol(protocol: int, tmp_path: Path) -> None:
     (tmp_path / "m.bin").write_bytes(pickle.dumps({"model": [1.0] * 99}, protocol=protocol))
     with pytest.raises(CheckpointError, match="pickles are not read.*weights_only=True"):
         tinyxp.load(tmp_path / "m.bin")

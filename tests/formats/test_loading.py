@@ -40,15 +40,15 @@ def test_a_dtype_that_jax_lacks_by_default(folder: Path, llama: Params) -> None:
 def test_progress(folder: Path, llama: Params, tmp_path: Path) -> None:
     total = sum(x.nbytes for x in llama.values())
     for call in (
-        lambda hear: tinyxp.load(folder, progress=hear),
-        lambda hear: convert(folder, tmp_path / "new.npz", progress=hear),
-        lambda hear: convert(folder, tmp_path / "new", progress=hear),
+        lambda progress: tinyxp.load(folder, progress=progress),
+        lambda progress: convert(folder, tmp_path / "new.npz", progress=progress),
+        lambda progress: convert(folder, tmp_path / "new", progress=progress),
     ):
-        heard: list[tuple[int, int]] = []
-        call(lambda done, total, heard=heard: heard.append((done, total)))
-        assert heard == sorted(set(heard))
-        assert heard[-1] == (total, total)
-        assert len(heard) == len(llama)
+        calls: list[tuple[int, int]] = []
+        call(lambda done, total, calls=calls: calls.append((done, total)))
+        assert calls == sorted(set(calls))
+        assert calls[-1] == (total, total)
+        assert len(calls) == len(llama)
 
 
 def test_files_that_are_folders_and_locked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,5 +98,5 @@ def test_plain_weights_stay_in_the_file(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < size / 5
-    params["embed.weight"][0, 0] = 7.0  # a private page: the file does not hear of it
+    params["embed.weight"][0, 0] = 7.0  # a private page: the file stays as it is
     assert tinyxp.load(tmp_path)["embed.weight"][0, 0] != 7.0

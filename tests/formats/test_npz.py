@@ -105,7 +105,7 @@ def test_weights_stay_in_the_file(saved: Path) -> None:
         assert isinstance(owner, mmap.mmap)
 
 
-def test_compressed_members_are_refused(saved: Path) -> None:
+def test_compressed_members_are_rejected(saved: Path) -> None:
     rewrite(saved, zipfile.ZIP_DEFLATED)
     with pytest.raises(CheckpointError, match="compressed"):
         tinyxp.load(saved)
@@ -123,7 +123,7 @@ def test_other_archives(saved: Path, tmp_path: Path) -> None:
         tinyxp.load(saved)
 
 
-def test_object_arrays_are_refused(saved: Path) -> None:
+def test_object_arrays_are_rejected(saved: Path) -> None:
     class Evil:
         def __reduce__(self) -> Any:
             return pytest.fail, ("unpickled",)

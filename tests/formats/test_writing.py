@@ -61,7 +61,7 @@ def test_formats_that_are_not_written(name: str, folder: Path, llama: Params, tm
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_gguf_does_not_take_a_tokenizer_that_stands_beside_it(smollm2_gguf: Path, tmp_path: Path) -> None:
+def test_a_gguf_does_not_take_a_tokenizer_beside_it(smollm2_gguf: Path, tmp_path: Path) -> None:
     (tmp_path / "m.gguf").symlink_to(smollm2_gguf)
     (tmp_path / "tokenizer.json").write_text("another model's")
     convert(tmp_path / "m.gguf", tmp_path / "converted")

@@ -76,7 +76,7 @@ def test_rope_in_both_layouts(keys: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("keys", WINDOWS)
-def test_refused_windows_are_windows(keys: dict[str, Any]) -> None:
+def test_rejected_windows_are_windows(keys: dict[str, Any]) -> None:
     theirs = transformers.Qwen2Config(use_sliding_window=True, **keys)
     assert "sliding_attention" in theirs.layer_types
     assert transformers.MistralConfig().sliding_window == 4096

@@ -1,3 +1,7 @@
+"""Byte-pair encoding against its definition and against tiktoken; GPT-2's byte table."""
+
+from __future__ import annotations
+
 import random
 from pathlib import Path
 from typing import Any
@@ -67,13 +71,13 @@ def test_encode_names_a_byte_without_token() -> None:
 
 
 @pytest.mark.parametrize("text", ["a\ud800b", "\udfff"])
-def test_encode_refuses_lone_surrogates(text: str) -> None:
+def test_encode_rejects_lone_surrogates(text: str) -> None:
     with pytest.raises(ValueError, match=r"lone surrogate, U\+D[8F][0F][0F], at index \d"):
         bpe.encode(text, BYTES)
 
 
 @pytest.mark.parametrize("text", [b"abc", None, 3])
-def test_encode_refuses_what_is_no_text(text: Any) -> None:
+def test_encode_rejects_what_is_no_text(text: Any) -> None:
     with pytest.raises(ValueError, match="must be a str, not"):
         bpe.encode(text, BYTES)
 

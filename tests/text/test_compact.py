@@ -1,3 +1,7 @@
+"""Compact vocabularies: renumbered ids, files, and what they cannot encode."""
+
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Sequence

@@ -1,3 +1,7 @@
+"""Downloads from a server on this machine that can misbehave."""
+
+from __future__ import annotations
+
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +91,7 @@ def test_a_server_that_says_no_length(served: Served, part: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "reason"), [(404, "404 Not Found"), (503, "503 Service Unavailable")])
-def test_a_server_that_refuses(served: Served, part: Path, status: int, reason: str) -> None:
+def test_a_server_that_rejects(served: Served, part: Path, status: int, reason: str) -> None:
     part.write_bytes(CONTENT[:10])
     served.status = status
     with pytest.raises(ConnectionError, match=rf"^http://.*/book\.txt: the server answers {reason}$"):

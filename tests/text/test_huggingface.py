@@ -1,3 +1,7 @@
+"""tokenizer.json through the tokenizers library: decoders, BOS, added tokens, bad files."""
+
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Callable

@@ -1,3 +1,7 @@
+"""llama2.c's tokenizer files."""
+
+from __future__ import annotations
+
 import json
 import struct
 from collections.abc import Callable
@@ -60,7 +64,7 @@ def test_bad_tokens(write_llama2c: Write) -> None:
 
 
 @given(position=st.integers(0, 5000), change=st.binary(max_size=4))
-def test_damaged_files_are_refused_or_read(
+def test_damaged_files_are_rejected_or_read(
     tmp_path_factory: pytest.TempPathFactory, test_data: Path, position: int, change: bytes
 ) -> None:
     content = (test_data / "stories260k" / "tok512.bin").read_bytes()

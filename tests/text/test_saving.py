@@ -1,3 +1,7 @@
+"""Saved vocabularies, read by tokenizers and by this library."""
+
+from __future__ import annotations
+
 import json
 import sys
 from pathlib import Path

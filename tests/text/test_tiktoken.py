@@ -1,3 +1,7 @@
+"""tiktoken's encodings and rank files."""
+
+from __future__ import annotations
+
 import base64
 import sys
 from pathlib import Path
