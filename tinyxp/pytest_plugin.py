@@ -1,7 +1,7 @@
-"""The pytest plugin: every backend as a fixture, marks for what one of them cannot do, lists of known failures.
+"""The pytest plugin: every backend as a fixture, marks for what a backend cannot do, known failures.
 
-Every run of pytest imports it if tinyxp is installed, so it imports nothing heavy until a test needs it. It is
-outside ``tinyxp.testing`` because that imports Hypothesis.
+Every run of pytest imports it if tinyxp is installed, so it imports nothing heavy until a test needs it. It
+is outside ``tinyxp.testing`` because that imports Hypothesis.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LISTS = {"xfails": "--xfails-file", "skips": "--skips-file"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add options and an ini value. The short names, which array-api-tests also uses, need the environment variable."""
+    """Add options and an ini value; the short names, shared with array-api-tests, need the variable."""
     group = parser.getgroup("tinyxp", "tinyxp: one test on many array libraries")
 
     def add(name: str, **keywords: Any) -> None:
@@ -123,7 +123,7 @@ class Line(NamedTuple):
 
 
 def read_list(path: str | Path) -> list[Line]:
-    """Read the lines of a list. A comment applies to what follows it, up to an empty line or the next comment."""
+    """Read the lines of a list. A comment applies to the lines after it, up to an empty one or a comment."""
     lines, reason, in_comment = [], "", False
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         text, _, comment = (part.strip() for part in line.partition("#"))

@@ -11,7 +11,7 @@ import pytest
 import tinyxp
 from tinyxp import Config, model, ops
 from tinyxp.config import GPT2
-from tinyxp.formats.huggingface import layout
+from tinyxp.formats.huggingface import list_rules
 from tinyxp.shapes import block_shapes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gpt2-to-llama.md").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def test_names_are_those_of_the_files(config: Config, column: int, prefix: str) 
     page = {row[0][0]: row[column][0] for row in rows if row[0] and row[column]}
     files = {
         ours: rule.name.removeprefix(prefix)
-        for rule in layout(config)
+        for rule in list_rules(config)
         for ours in rule.targets
         if ours.endswith(".weight")
     }

@@ -71,14 +71,14 @@ def generate(
     from tinyxp.dtypes import dtype_name
     from tinyxp.engine import engine_of
     from tinyxp.formats import load_config
-    from tinyxp.formats.included import FIRST, included
+    from tinyxp.formats.bundled import DEFAULT_MODEL, find_bundled
 
     if prompt == "-":
         if sys.stdin is None:
             raise ValueError("PROMPT is '-', but standard input is closed")
         prompt = sys.stdin.read()
     if model is None:
-        model, dtype = str(included(FIRST)), dtype or "float32"  # it is kept in half of that
+        model, dtype = str(find_bundled(DEFAULT_MODEL)), dtype or "float32"  # it is kept in half of that
     if temperature is None:
         temperature = temperature_of(Path(model))
     adapter, eight_bits = tinyxp.backend(backend), dtype == "int8"

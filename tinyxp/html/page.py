@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tinyxp.files import folder, replacing
+from tinyxp.files import make_folder, replacing
 from tinyxp.html.elements import Section
 from tinyxp.html.markup import Html, embed_json, escape, fill, join, read_asset
 
@@ -90,5 +90,5 @@ def _section(section: Section) -> Html:
 
 def write_page(path: Path, page: Html) -> None:
     """Write a page whole or not at all, and create its folder if it is missing."""
-    with folder(path.parent), replacing(path) as file:
+    with make_folder(path.parent), replacing(path) as file:
         file.write(page.encode("utf-8", "backslashreplace"))

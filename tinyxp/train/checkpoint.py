@@ -17,7 +17,7 @@ from tinyxp import registry
 from tinyxp.checks import as_integer
 from tinyxp.config import Config
 from tinyxp.errors import CheckpointError
-from tinyxp.files import naming, replacing
+from tinyxp.files import name_in_errors, replacing
 from tinyxp.formats import save
 from tinyxp.params import Params
 from tinyxp.train.loop import Report
@@ -74,7 +74,7 @@ def load_run(folder: Path, *, xp: Namespace, device: Any = None) -> Run:
     target, path = registry.backend(xp), folder / NAME
     if not path.is_file():
         raise CheckpointError(f"{folder}: has no {NAME}, so there is no run to go on with")
-    with naming(path):
+    with name_in_errors(path):
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 facts = json.loads(str(file["run"]))

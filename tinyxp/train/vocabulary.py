@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tinyxp.files import folder as writable
-from tinyxp.files import replacing
+from tinyxp.files import make_folder, replacing
 from tinyxp.formats.hub import TOKENIZER_FILES
 from tinyxp.text import bpe
-from tinyxp.text.base import Tokenizer, with_specials
+from tinyxp.text.base import Tokenizer, add_specials
 from tinyxp.text.bytelevel import MERGES_NAMES, VOCABULARY_NAMES
-from tinyxp.text.compact import COMPACT_NAME, compact, compact_tokenizer, save_compact
+from tinyxp.text.compact import COMPACT_NAME, collect_ids, compact_tokenizer, save_compact
 from tinyxp.text.saving import save_tokenizer
 from tinyxp.text.tiktoken import ENCODINGS
 from tinyxp.text.tokenizer import load_tokenizer
@@ -35,7 +34,7 @@ def own_vocabulary(text: str, size: int) -> Vocabulary:
     plain = bpe.rank_encoder(ranks, bpe.GPT2_PATTERN)
     tokens = {index: token for token, index in ranks.items()}
     return Vocabulary(
-        Tokenizer(with_specials(plain, {}, {}), tokens), partial(_write_ranks, ranks, bpe.GPT2_PATTERN)
+        Tokenizer(add_specials(plain, {}, {}), tokens), partial(_write_ranks, ranks, bpe.GPT2_PATTERN)
     )
 
 
@@ -63,7 +62,7 @@ def known_vocabulary(name: str, text: str) -> Vocabulary:
         write = partial(_write_ranks, ranks, ENCODINGS[name].pattern)
     else:
         raise ValueError(f"vocab is {name!r}; download it and name its folder")
-    used = compact(whole.encode(text))
+    used = collect_ids(whole.encode(text))
 
     def write_compact(where: Path) -> None:
         write(where)
@@ -86,7 +85,7 @@ def _write_ranks(ranks: dict[bytes, int], pattern: str, where: Path) -> None:
 
 def _copy(files: list[Path], where: Path) -> None:
     """The files, and none that is left of another tokenizer."""
-    with writable(where):
+    with make_folder(where):
         for name in {*NAMES, COMPACT_NAME} - {file.name for file in files}:
             (where / name).unlink(missing_ok=True)
         for file in files:

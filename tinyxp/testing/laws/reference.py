@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tinyxp.config import GPT2, Config
 from tinyxp.errors import UnsupportedModelError
-from tinyxp.formats.huggingface import layout
+from tinyxp.formats.huggingface import list_rules
 from tinyxp.params import Params
 from tinyxp.shapes import parameter_shapes
 from tinyxp.testing import referee
@@ -82,7 +82,7 @@ def filled_arrays(config: Config) -> dict[str, np.ndarray]:
     """Return the parameters of the rule, under our names."""
     shapes = parameter_shapes(config)
     arrays: dict[str, np.ndarray] = {}
-    for k, rule in enumerate(sorted(layout(config), key=lambda rule: rule.name)):
+    for k, rule in enumerate(sorted(list_rules(config), key=lambda rule: rule.name)):
         shape = rule.shape(shapes)
         x = (0.3 * np.sin(0.7 * np.arange(math.prod(shape)) + 1.3 * k)).reshape(shape)
         arrays |= dict(zip(rule.targets, rule.split(x, shapes), strict=True))

@@ -1,4 +1,4 @@
-"""A download over HTTP that goes on where it was cut off, with the standard library alone."""
+"""Downloads over HTTP that resume after an interruption, with the standard library alone."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from urllib.error import HTTPError, URLError
 from tinyxp.errors import CheckpointError
 
 TIMEOUT = 30.0  # seconds to wait for the next byte
-LENGTH_LIMIT = 64 << 20  # bytes; what is longer is no text that is asked for here
+LENGTH_LIMIT = 64 << 20  # bytes; no corpus here is longer
 _PIECE = 1 << 16
 
 Show = Callable[[int, int], None]
 
 
 def download(url: str, part: Path, *, show: Show | None = None) -> None:
-    """Makes `part` the whole of what `url` gives, asking only for what comes after the bytes it has.
+    """Complete the file ``part`` from ``url``, requesting only the bytes after those that it has.
 
-    A server that gives the whole instead is taken from the start. `show(done, total)` counts bytes; total is
-    0 where the server does not say. Whatever has come stays in `part`. ConnectionError, an OSError, where
-    the server refuses or the bytes end early; CheckpointError for more than LENGTH_LIMIT bytes.
+    If the server sends the whole file instead, the download restarts. ``show(done, total)`` counts bytes;
+    total is 0 if the server does not say. The bytes received so far always stay in ``part``. Raises
+    ConnectionError, an OSError, if the server refuses or the bytes end early, and CheckpointError for more
+    than LENGTH_LIMIT bytes.
     """
     try:
         _download(url, part, show)
@@ -34,29 +35,34 @@ def download(url: str, part: Path, *, show: Show | None = None) -> None:
     except URLError as error:
         raise ConnectionError(f"{url}: {error.reason}") from None
     except (HTTPException, ConnectionError, TimeoutError) as error:
-        kept = part.stat().st_size if part.exists() else 0
-        raise ConnectionError(f"{url}: {error}; {kept:,} bytes are kept, the next try goes on") from None
+        raise ConnectionError(
+            f"{url}: {error}; {_size(part):,} bytes are kept, and the next try resumes"
+        ) from None
+
+
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
 
 
 def _download(url: str, part: Path, show: Show | None) -> None:
-    have = part.stat().st_size if part.exists() else 0
+    size = _size(part)
     try:
-        reply = _ask(url, have)
+        reply = _request(url, size)
     except HTTPError as error:
-        if error.code != 416 or not have:  # 416: nothing comes after these bytes
+        if error.code != 416 or not size:  # 416: nothing comes after these bytes
             raise
         error.close()
-        if error.headers["Content-Range"] == f"bytes */{have}":
+        if error.headers["Content-Range"] == f"bytes */{size}":
             return
-        reply = _ask(url, 0)
-    if reply.status == 206 and _first_byte(reply) != have:
+        reply = _request(url, 0)
+    if reply.status == 206 and _first_byte(reply) != size:
         reply.close()
-        reply = _ask(url, 0)
+        reply = _request(url, 0)
     with reply:
-        _append(reply, part, have if reply.status == 206 else 0, show)
+        _append(reply, part, size if reply.status == 206 else 0, show)
 
 
-def _ask(url: str, start: int) -> HTTPResponse:
+def _request(url: str, start: int) -> HTTPResponse:
     headers = {"User-Agent": "tinyxp"} | ({"Range": f"bytes={start}-"} if start else {})
     reply: HTTPResponse = urllib.request.urlopen(
         urllib.request.Request(url, headers=headers), timeout=TIMEOUT
@@ -65,8 +71,8 @@ def _ask(url: str, start: int) -> HTTPResponse:
 
 
 def _first_byte(reply: HTTPResponse) -> int | None:
-    found = re.match(r"bytes (\d+)-", reply.headers["Content-Range"] or "")
-    return int(found[1]) if found else None
+    match = re.match(r"bytes (\d+)-", reply.headers["Content-Range"] or "")
+    return int(match[1]) if match else None
 
 
 def _append(reply: HTTPResponse, part: Path, done: int, show: Show | None) -> None:
@@ -78,7 +84,7 @@ def _append(reply: HTTPResponse, part: Path, done: int, show: Show | None) -> No
         while piece := reply.read(_PIECE):
             done += len(piece)
             if done > LENGTH_LIMIT:
-                raise CheckpointError(f"{reply.url}: more than {LENGTH_LIMIT:,} bytes come")
+                raise CheckpointError(f"{reply.url}: sends more than {LENGTH_LIMIT:,} bytes")
             file.write(piece)
             if show is not None:
                 show(done, total)

@@ -1,3 +1,7 @@
+"""Downloads from a server on this machine that can misbehave."""
+
+from __future__ import annotations
+
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -5,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tinyxp.errors import CheckpointError
-from tinyxp.text import download as module
-from tinyxp.text.download import download
+from tinyxp.text import downloads as module
+from tinyxp.text.downloads import download
 
 from .server import Served, serving
 
@@ -36,7 +40,7 @@ def test_whole(served: Served, part: Path) -> None:
 def test_what_is_cut_off_goes_on(served: Served, part: Path) -> None:
     served.cut_at = 100_000
     with pytest.raises(
-        ConnectionError, match=r"/book\.txt: .*; 100,000 bytes are kept, the next try goes on"
+        ConnectionError, match=r"/book\.txt: .*; 100,000 bytes are kept, and the next try resumes"
     ):
         download(served.url, part)
     assert part.read_bytes() == CONTENT[:100_000]
@@ -87,7 +91,7 @@ def test_a_server_that_says_no_length(served: Served, part: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "reason"), [(404, "404 Not Found"), (503, "503 Service Unavailable")])
-def test_a_server_that_refuses(served: Served, part: Path, status: int, reason: str) -> None:
+def test_a_server_that_rejects(served: Served, part: Path, status: int, reason: str) -> None:
     part.write_bytes(CONTENT[:10])
     served.status = status
     with pytest.raises(ConnectionError, match=rf"^http://.*/book\.txt: the server answers {reason}$"):
@@ -124,5 +128,5 @@ def test_an_interruption_leaves_what_has_come(served: Served, part: Path) -> Non
 
 def test_what_does_not_end(served: Served, part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LENGTH_LIMIT", 200_000)
-    with pytest.raises(CheckpointError, match="more than 200,000 bytes come"):
+    with pytest.raises(CheckpointError, match="sends more than 200,000 bytes"):
         download(served.url, part)

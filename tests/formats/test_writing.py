@@ -1,7 +1,8 @@
-"""Hugging Face folders that we write: dtypes, views, memory, and nothing half-written."""
+"""Saving and converting models: dtypes, views, tokenizers, and nothing half-written."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,62 @@ import pytest
 
 import tinyxp
 from tinyxp import Config, Params, UnsupportedModelError
-from tinyxp.files import floats, stored
+from tinyxp.formats import convert, describe
 
 from .files import equal, tensors_of
+
+
+def test_convert_keeps_dtypes_tokenizer_and_special_ids(folder: Path, llama: Params, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    tinyxp.save(llama.to(torch, dtype="bfloat16"), folder)
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(values | {"bos_token_id": 1, "eos_token_id": [2, 3]}))
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "merges.txt"):
+        (folder / name).write_text(name)
+    (folder / "notes.md").write_text("private")
+    new = tmp_path / "new"
+    convert(folder, new)
+    assert sorted(p.name for p in new.iterdir()) == sorted(
+        p.name for p in folder.iterdir() if p.name != "notes.md"
+    )
+    assert (new / "tokenizer.json").read_text() == "tokenizer.json"
+    written = json.loads((new / "config.json").read_text())
+    assert (written["bos_token_id"], written["eos_token_id"]) == (1, [2, 3])
+    assert {info.dtype for info in describe(new)} == {"BF16"}
+    convert(folder, tmp_path / "m.npz")
+    convert(tmp_path / "m.npz", tmp_path / "last")
+    for taken in (new, tmp_path / "m.npz"):
+        with pytest.raises(ValueError, match="holds a model already"):
+            convert(folder, taken)
+    for path in (new, tmp_path / "m.npz", tmp_path / "last"):
+        assert equal(tinyxp.load(path), tinyxp.load(folder))
+    assert (tmp_path / "last" / "model.safetensors").read_bytes() == (
+        folder / "model.safetensors"
+    ).read_bytes()
+
+
+def test_convert_llama2c(test_data: Path, tmp_path: Path) -> None:
+    convert(test_data / "stories260k" / "stories260K.bin", tmp_path / "story")
+    assert equal(tinyxp.load(tmp_path / "story"), tinyxp.load(test_data / "stories260k"))
+    assert (tmp_path / "story" / "tok512.bin").exists()
+
+
+@pytest.mark.parametrize("name", ["m.gguf", "m.bin", "model.safetensors", "m.pt", "m.PTH"])
+def test_formats_that_are_not_written(name: str, folder: Path, llama: Params, tmp_path: Path) -> None:
+    for write in (lambda path: tinyxp.save(llama, path), lambda path: convert(folder, path)):
+        with pytest.raises(ValueError, match="is not written"):
+            write(tmp_path / name)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match="is a file"):
+        tinyxp.save(llama, tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_gguf_does_not_take_a_tokenizer_beside_it(smollm2_gguf: Path, tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").symlink_to(smollm2_gguf)
+    (tmp_path / "tokenizer.json").write_text("another model's")
+    convert(tmp_path / "m.gguf", tmp_path / "converted")
+    assert {p.name for p in (tmp_path / "converted").iterdir()} == {"config.json", "model.safetensors"}
 
 
 def test_dtypes_are_kept(llama: Params, backend: tinyxp.Backend, tmp_path: Path) -> None:
@@ -22,39 +76,6 @@ def test_dtypes_are_kept(llama: Params, backend: tinyxp.Backend, tmp_path: Path)
         for name in params:
             assert again[name].dtype == params[name].dtype
             assert np.array_equal(backend.to_numpy(again[name]), backend.to_numpy(params[name]))
-
-
-def test_bfloat16_on_numpy_is_float32_of_the_same_values(llama: Params, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    rounded = llama.to(torch, dtype="bfloat16")
-    tinyxp.save(rounded, tmp_path)
-    header = (tmp_path / "model.safetensors").read_bytes()
-    assert b'"BF16"' in header
-    assert b'"F32"' not in header
-    for name, x in tinyxp.load(tmp_path).items():
-        assert x.dtype == np.float32
-        assert np.array_equal(x, rounded[name].float().numpy())
-    assert tinyxp.load(tmp_path, xp=torch)["embed.weight"].dtype == torch.bfloat16
-    assert tinyxp.load(tmp_path, xp=torch, dtype="float64")["embed.weight"].dtype == torch.float64
-
-
-def test_bfloat16_bits() -> None:
-    bits = np.array([0x3F80, 0xC049, 0x4800, 0x7F80, 0x0001], "<u2").view(np.uint8)
-    assert floats(bits, 0, "bfloat16", (5,)).tolist() == [1.0, -3.140625, 131072.0, float("inf"), 2.0**-133]
-    assert floats(bits, 2, "bfloat16", (2, 1)).tolist() == [[-3.140625], [131072.0]]
-    every = np.arange(65536, dtype="<u2")
-    assert np.array_equal(stored(floats(every.view(np.uint8), 0, "bfloat16", (65536,)), "bfloat16"), every)
-
-
-@pytest.mark.parametrize("kind", ["float64", "float32", "float16"])
-@pytest.mark.parametrize("offset", [0, 1, 8])
-def test_stored_floats_come_back(kind: str, offset: int) -> None:
-    values = np.arange(-3, 3).reshape(2, 3).T.astype(kind)
-    data = np.frombuffer(bytearray(bytes(offset) + stored(values, kind).tobytes()), np.uint8)
-    found = floats(data, offset, kind, (3, 2))
-    assert found.dtype == np.dtype(kind)
-    assert np.array_equal(found, values)
-    assert np.shares_memory(found, data) == (offset != 1)
 
 
 def test_views_are_saved_in_their_own_order(llama: Params, tmp_path: Path) -> None:
@@ -77,23 +98,6 @@ def test_mixed_dtypes_and_values_that_are_not_finite(gpt2: Params, tmp_path: Pat
     assert equal(again, params)
     assert again["blocks.0.attn.k.bias"].dtype == np.float64
     assert again["embed.weight"].dtype == np.float32
-
-
-def test_plain_weights_stay_in_the_file(tmp_path: Path) -> None:
-    import tracemalloc
-
-    config = Config(vocab_size=4096, d_model=256, d_ff=512, n_layers=2)
-    tinyxp.save(tinyxp.init(config), tmp_path)
-    size = (tmp_path / "model.safetensors").stat().st_size
-    assert size > 9_000_000
-    tracemalloc.start()
-    params = tinyxp.load(tmp_path)
-    tinyxp.save(params, tmp_path / "again")
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < size / 5
-    params["embed.weight"][0, 0] = 7.0  # a private page: the file does not hear of it
-    assert tinyxp.load(tmp_path)["embed.weight"][0, 0] != 7.0
 
 
 def test_saving_fails_whole(llama: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
