@@ -43,7 +43,9 @@ def attention(x, block):
 
 def mlp(x, block):
     gate = x @ W[f"{block}.mlp.gate.weight"].T
-    return (gate / (1 + np.exp(-gate)) * (x @ W[f"{block}.mlp.up.weight"].T)) @ W[f"{block}.mlp.down.weight"].T
+    return (gate / (1 + np.exp(-gate)) * (x @ W[f"{block}.mlp.up.weight"].T)) @ W[
+        f"{block}.mlp.down.weight"
+    ].T
 
 
 def trace(ids):

@@ -170,7 +170,7 @@ def _is_indented(line: str, block: list[str]) -> bool:
 
 def _without_code(line: str) -> str:
     """The line with code spans as one word and links as their text, of about the same length."""
-    line = re.sub(r"(`+)(.+?)\1", "code", line)
+    line = re.sub(r"(`+)(.+?)\1", "Code", line)  # may begin a sentence
     return _LINK.sub(r"\1", line)
 
 
