@@ -106,9 +106,8 @@ library_name: tinyxp
 
 # holmes
 
-A language model of {parameters:,} parameters that writes in the manner of Sherlock Holmes's adventures:
-small enough to come with tinyxp, so that there is something real to run, take apart and compare, on any
-backend and without a download.
+A language model of {parameters:,} parameters that writes in the style of the Sherlock Holmes stories. It is small
+enough to be part of tinyxp: a real model to run, inspect and compare on any backend without a download.
 
 | | |
 |---|---|
@@ -125,10 +124,10 @@ tinyxp generate "Holmes looked at" -m holmes --temperature 0.8 --seed 1
 ## Data
 
 *The Adventures of Sherlock Holmes* by Arthur Conan Doyle (1892), Project Gutenberg's eBook 1661, cleaned:
-{characters:,} characters. The first nine tenths, to the end of a paragraph, are trained on; the rest is held
-out, from the vocabulary too.
+{characters:,} characters. The training part is the first nine tenths, up to the end of a paragraph. The rest is held
+out; the vocabulary has not seen it either.
 
-## Figures
+## Results
 
 | | |
 |---|---|
@@ -137,13 +136,13 @@ out, from the vocabulary too.
 | held-out text | {bits:.4f} bits per byte |
 | steps | {step} of {steps}, {batch} windows each: {epochs:.1f} times the training part |
 
-Held-out windows are of {context} tokens and do not overlap; the figures are of the weights in this folder.
-history.json has the losses of the run (those of batches with dropout), curves.png a picture of them.
+Held-out windows have {context} tokens and do not overlap. The results are those of the weights in this folder.
+history.json has the losses of the run, with dropout for training batches; curves.png is a picture of them.
 
-The state with the lowest held-out loss was kept, and the sizes were chosen from seven runs by the same
-held-out text, so the figure is a little too good. A character 5-gram model with Kneser-Ney smoothing, trained
-on the same part, has 1.9241 bits per byte there, a 6-gram 1.841. Of the words in its samples at temperature
-0.8, 98.3 to 98.7 % (three sets of twenty samples) are words of the book.
+The held-out results are a little too good. The state with the lowest held-out loss was kept, and the sizes were chosen
+from seven runs by the same text. For comparison, a character 5-gram model with Kneser-Ney smoothing, trained on the same
+part, has 1.9241 bits per byte, and a 6-gram model 1.841. At temperature 0.8, 98.3 to 98.7 % of the words in its samples
+are words of the book (three sets of twenty samples).
 
 ## Samples
 
@@ -151,19 +150,18 @@ Temperature 0.8, seeds 1, 2 and 3:
 
 {samples}
 
-## How it fails
+## Limits
 
-It knows one book. It writes English words, mostly in grammatical phrases and in turns of that book's
-dialogue. It keeps to no plot, mixes up who speaks, forgets what was said a sentence ago, and knows no
-facts. People are spoken of as in 1892. It repeats itself at low temperatures and goes astray at high ones;
-other languages, code and modern words are noise to it. Now and then it joins pieces of words to a word that
-there is not. It may write sentences of the book as they stand. It is for tests, examples and lessons, not
-for anything that someone relies on.
+It knows one book. It writes English words, mostly in grammatical phrases and in the manner of that book's dialogue. It
+keeps to no plot, mixes up speakers, forgets the previous sentence and knows no facts. People are spoken of as in 1892.
+It repeats itself at low temperatures and loses coherence at high ones. Other languages, code and modern words are noise
+to it. Sometimes it joins pieces into words that do not exist. It may reproduce sentences of the book. It is for tests,
+examples and teaching. Do not rely on it for anything else.
 
 ## Licence
 
-The book is in the public domain in the United States; elsewhere, look at the law there. The weights are under
-Apache-2.0, as tinyxp is.
+The book is in the public domain in the United States; in other countries, check the law. The weights have the same
+licence as tinyxp, Apache-2.0.
 
 ## Training it again
 
@@ -174,8 +172,8 @@ tinyxp data get sherlock
 python recipes/holmes.py sherlock -o holmes
 ```
 
-It took {minutes:.0f} minutes on one thread. Its seed is fixed: run again with the same versions on the same
-machine it gives the same losses, elsewhere nearly the same.
+This took {minutes:.0f} minutes on one thread. The seed is fixed. The same versions on the same machine give the same
+losses, and other machines nearly the same.
 """
 
 

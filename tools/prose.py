@@ -2,7 +2,7 @@
 
 ``python -m tools.prose [PATH...]`` prints one line for each finding, ``file:line: text: rule, suggestion``,
 and exits with status 1 if there is any. Without paths it checks ``PATHS``. Code is left out: fences, tables
-and code spans in Markdown, code spans in docstrings.
+and code spans in Markdown, code spans in docstrings. So are quotations.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _PATTERNS = [
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+(?=[\"'(`\[*]*[A-Z0-9])")
 _WORD = re.compile(r"\b[A-Za-z][A-Za-z'-]+\b|\b[aAI]\b")
 _PRAGMA = re.compile(r"#\s*(type:|noqa|fmt:|ruff:|pragma|!)")
-_ITEM = re.compile(r"\s*([-*]|\d+\.)\s+")
+_ITEM = re.compile(r"^\s*([-*]|\d+\.)\s+")
 _LINK = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])?")
 
 
@@ -152,7 +152,7 @@ def page_passages(text: str) -> Iterator[Passage]:
     fenced = False
     for number, line in enumerate([*lines, ""], start=1):
         is_fence = line.lstrip().startswith("```")
-        is_code = fenced or is_fence or line.lstrip().startswith(("|", "<")) or _is_indented(line, block)
+        is_code = fenced or is_fence or line.lstrip().startswith(("|", "<", ">")) or _is_indented(line, block)
         fenced ^= is_fence
         starts_anew = not line.strip() or line.startswith("#") or _ITEM.match(line) is not None
         if block and (is_code or starts_anew or block[0].startswith("#")):
@@ -160,7 +160,7 @@ def page_passages(text: str) -> Iterator[Passage]:
             block = []
         if line.strip() and not is_code:
             block.append(
-                _without_code(line.lstrip("#> ") if line[0] in "#>" else _ITEM.sub("", line, count=1))
+                _without_code(line.lstrip("# ") if line[0] == "#" else _ITEM.sub("", line, count=1))
             )
 
 

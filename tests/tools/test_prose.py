@@ -92,6 +92,7 @@ def test_python_text_is_checked_on_its_line(tmp_path: Path, text: str, line: int
         ("page.md", "```\nBoth run by turns.\n```\n"),
         ("page.md", "Say `by turns` or ``a `by turns` b``.\n"),
         ("page.md", "| by turns | whatever |\n"),
+        ("page.md", "> Both run by turns.\n"),
         ("page.md", "Text.\n\n    both run by turns\n"),
         ("page.md", "---\ntext: by turns\n---\nText.\n"),
         ("page.md", "The name stands for a number, and can stand alone.\n"),
@@ -154,3 +155,8 @@ def test_the_command_prints_findings_and_its_status_says_whether_there_are_any(t
 
 def test_the_default_paths_exist() -> None:
     assert all((ROOT / path).exists() for path in prose.PATHS)
+
+
+def test_a_number_at_a_sentence_end_is_no_list_item(tmp_path: Path) -> None:
+    text = LONG.replace("words.", "words, 1.5. And more.").replace("many many many ", "")
+    assert findings(tmp_path, "page.md", f"{text}\n") == []
