@@ -155,8 +155,8 @@ def test_a_vocabulary_of_gpt2s_is_kept_as_far_as_it_is_used(
         (["--context", 100_000], "the corpus is too short: in its training part, ids has"),
         (["--held-out", 0.0001], "the corpus is too short: in its held-out part, ids has"),
         (["--backend", "numpy"], "pip install 'tinyxp[torch]'"),
-        (["--resume"], "has no training.npz, so there is no run to go on with"),
-        (["--resume", "--lr", 1e-3], "--lr cannot change in a run that goes on"),
+        (["--resume"], "has no training.npz, so there is no run to resume"),
+        (["--resume", "--lr", 1e-3], "--lr cannot change in a run that resumes"),
         (["--dtype", "int8"], "dtype is 'int8'"),
     ],
 )
@@ -189,7 +189,7 @@ def test_bad_texts_are_one_line(tmp_path: Path, content: bytes, message: str) ->
 
 def test_a_file_in_the_folders_place_is_one_line(corpus: Path) -> None:
     done = run("train", corpus, "-o", corpus)
-    assert f"{corpus}: is a file; a folder is to be written there" in done.stderr
+    assert f"{corpus}: is a file; the output must be a folder" in done.stderr
 
 
 def test_a_run_is_not_overwritten_nor_gone_on_with_on_another_text(
@@ -198,7 +198,7 @@ def test_a_run_is_not_overwritten_nor_gone_on_with_on_another_text(
     folder, _ = trained
     other = tmp_path / "other.txt"
     other.write_text("another text " * 500)
-    assert "holds a training run" in run("train", other, "-o", folder).stderr
+    assert "has a training run" in run("train", other, "-o", folder).stderr
     assert "is not the text that the run" in run("train", other, "-o", folder, "--resume").stderr
 
 
