@@ -159,9 +159,7 @@ def page_passages(text: str) -> Iterator[Passage]:
             yield Passage("\n".join(block), number - len(block), "page")
             block = []
         if line.strip() and not is_code:
-            block.append(
-                _without_code(line.lstrip("# ") if line[0] == "#" else _ITEM.sub("", line, count=1))
-            )
+            block.append(_without_code(line.lstrip("# ") if line[0] == "#" else _ITEM.sub("", line, count=1)))
 
 
 def _is_indented(line: str, block: list[str]) -> bool:

@@ -154,7 +154,7 @@ def test_a_vocabulary_of_gpt2s_is_kept_as_far_as_it_is_used(
         (["--vocab", "nowhere"], "nowhere: no such file or folder"),
         (["--context", 100_000], "the corpus is too short: in its training part, ids has"),
         (["--held-out", 0.0001], "the corpus is too short: in its held-out part, ids has"),
-        (["--backend", "numpy"], "pip install 'tinyxp[torch]'"),
+        (["--backend", "numpy"], "backend is 'numpy', which has no gradients; use 'jax' or 'torch'"),
         (["--resume"], "has no training.npz, so there is no run to resume"),
         (["--resume", "--lr", 1e-3], "--lr cannot change in a run that resumes"),
         (["--dtype", "int8"], "dtype is 'int8'"),

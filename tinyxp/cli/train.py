@@ -82,15 +82,18 @@ def train(corpus: str, output: Path, resume: bool, **options: Any) -> None:
 
 
 def training_backend(name: str | None) -> Backend:
-    """Return the backend to train on. Raise ValueError if it has no gradients."""
+    """Return the backend to train on. Raise ValueError if it has no gradients, or none has."""
     import tinyxp
+    from tinyxp.engine import engine_backends
 
-    if name is None:
-        installed = [name for name in ("torch", "jax") if find_spec(name) is not None]
-        name = installed[0] if installed else "numpy"
-    backend = tinyxp.backend(name)
-    backend.value_and_grad(tinyxp.loss)
-    return backend
+    if name is not None:
+        backend = tinyxp.backend(name)
+        backend.value_and_grad(tinyxp.loss)
+        return backend
+    for backend in engine_backends():
+        if backend.has_gradients:
+            return backend
+    raise ValueError("training needs a library with gradients, and none is installed: pip install 'tinyxp[torch]'")
 
 
 def settings_of(options: dict[str, Any]) -> Settings:
