@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tinyxp
-from tinyxp.cli.train import printable
-from tinyxp.errors import CheckpointError
+from tinyxp.cli.train import printable, settings_of, training_backend
 from tinyxp.train.checkpoint import load_run
 
 pytest.importorskip("torch")
@@ -99,9 +97,7 @@ def test_evaluate_gives_the_loss_that_the_run_reported(trained: tuple[Path, str]
     assert printed.startswith(f"{reported:.4f} nats per token, perplexity ")
 
 
-def test_a_run_that_is_killed_goes_on_bit_for_bit(
-    trained: tuple[Path, str], corpus: Path, tmp_path: Path
-) -> None:
+def test_a_killed_run_resumes_bit_for_bit(trained: tuple[Path, str], corpus: Path, tmp_path: Path) -> None:
     whole, _ = trained
     folder = tmp_path / "model"
     arguments = ["train", corpus, "-o", folder, "--steps", 24, "--seed", 3, *SMALL]
@@ -146,14 +142,8 @@ def test_a_vocabulary_of_gpt2s_is_kept_as_far_as_it_is_used(
         (["--steps", 0], "steps is 0; it must be an integer of 1 or more"),
         (["--lr", "nan"], "lr is nan; it must be a finite number above 0"),
         (["--heads", 3], "d_model is 128; without a head_dim, n_heads, 3, must divide it"),
-        (["--kv-heads", 1], "no class of transformers"),
         (["--dtype", "float64", "--backend", "jax"], "jax_enable_x64"),
-        (["--vocab", "²"], "no such file or folder"),
-        (["--kv-heads", 3], "n_kv_heads is 3; it must divide n_heads, 4"),
-        (["--vocab", 100], "vocab_size is 100"),
         (["--vocab", "nowhere"], "nowhere: no such file or folder"),
-        (["--context", 100_000], "the corpus is too short: in its training part, ids has"),
-        (["--held-out", 0.0001], "the corpus is too short: in its held-out part, ids has"),
         (["--backend", "numpy"], "backend is 'numpy', which has no gradients; use 'jax' or 'torch'"),
         (["--resume"], "has no training.npz, so there is no run to resume"),
         (["--resume", "--lr", 1e-3], "--lr cannot change in a run that resumes"),
@@ -192,7 +182,7 @@ def test_a_file_in_the_folders_place_is_one_line(corpus: Path) -> None:
     assert f"{corpus}: is a file; the output must be a folder" in done.stderr
 
 
-def test_a_run_is_not_overwritten_nor_gone_on_with_on_another_text(
+def test_a_run_is_not_overwritten_nor_resumed_on_another_text(
     trained: tuple[Path, str], tmp_path: Path
 ) -> None:
     folder, _ = trained
@@ -217,7 +207,7 @@ def test_an_update_that_diverges_leaves_the_last_good_checkpoint(corpus: Path, t
     assert "the held-out loss after step 1 is" in done.stderr
     assert load_run(folder, xp=np).state.step == 0
     assert run("evaluate", folder, corpus).returncode == 0
-    # ... and going on from the start does not tell of it twice.
+    # ... and resuming from the start does not add an entry twice.
     assert run("train", corpus, "-o", folder, "--resume").returncode == 2
     assert [e["step"] for e in load_run(folder, xp=np).history] == [0]
 
@@ -234,34 +224,6 @@ def test_a_model_of_nan_is_no_figure(trained: tuple[Path, str], corpus: Path, tm
     assert "/no/such: no such file or folder" in run("evaluate", "/no/such", corpus).stderr
 
 
-@pytest.mark.parametrize("at", [4, 30, 200, 1000, -60, -20, -10])
-def test_a_corrupt_run_is_one_error_or_a_run(trained: tuple[Path, str], tmp_path: Path, at: int) -> None:
-    data = bytearray((trained[0] / "training.npz").read_bytes())
-    for value in (0x00, 0xFF, data[at] ^ 1, data[at] ^ 64):
-        data[at] = value
-        (tmp_path / "training.npz").write_bytes(data)
-        with suppress(CheckpointError):  # and no other error
-            assert load_run(tmp_path, xp=np).state.step == 24
-    (tmp_path / "training.npz").write_bytes(data[: len(data) // 2])
-    with pytest.raises(CheckpointError, match="training.npz"):
-        load_run(tmp_path, xp=np)
-
-
-def test_files_of_another_tokenizer_do_not_stay(
-    trained: tuple[Path, str], corpus: Path, tmp_path: Path
-) -> None:
-    pair, folder = tmp_path / "pair", tmp_path / "model"
-    for where, names in ((pair, ["vocab.json", "merges.txt"]), (folder, ["tokenizer.json"])):
-        where.mkdir()
-        for name in names:
-            shutil.copy(trained[0] / name, where)
-    (folder / "tokenizer.json").write_text("{}")
-    done = run("train", corpus, "-o", folder, *SMALL[:-2], "--vocab", pair, "--steps", 1)
-    assert done.returncode == 0, done.stderr
-    assert not (folder / "tokenizer.json").exists()
-    assert run("evaluate", folder, corpus).returncode == 0
-
-
 def test_an_output_that_lacks_characters_ends_no_run(corpus: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         command("train", corpus, "-o", tmp_path / "model", *SMALL, "--steps", 1, "--prompt", "the ☂ dog"),
@@ -276,3 +238,43 @@ def test_an_output_that_lacks_characters_ends_no_run(corpus: Path, tmp_path: Pat
 
 def test_control_characters_of_a_sample_do_not_reach_the_terminal() -> None:
     assert printable("a\x1b[2J\nb\x00☂") == "a\ufffd[2J\nb\ufffd☂"
+
+
+def test_the_default_backend_has_gradients_and_the_cheapest_start() -> None:
+    assert training_backend(None).name == "torch"
+    assert training_backend("jax").name == "jax"
+
+
+def test_without_a_library_with_gradients_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tinyxp.engine.engine_backends", lambda: [tinyxp.backend("numpy")])
+    with pytest.raises(ValueError, match=re.escape("none is installed: pip install 'tinyxp[torch]'")):
+        training_backend(None)
+
+
+def test_options_become_settings() -> None:
+    options = dict.fromkeys(("warmup", "every", "micro_batch", "dtype", "prompt", "kv_heads"))
+    options |= {
+        "steps": 40,
+        "batch": 2,
+        "lr": 0.5,
+        "dropout": 0.25,
+        "seed": 3,
+        "vocab": "gpt2",
+        "held_out": 0.2,
+    }
+    options |= {"family": "llama", "width": 8, "layers": 2, "heads": 2, "context": 9, "untied": True}
+    settings = settings_of(options)
+    recipe = settings.recipe
+    assert (recipe.steps, recipe.warmup, recipe.evaluate_every, recipe.peak, recipe.seed) == (
+        40,
+        4,
+        5,
+        0.5,
+        3,
+    )
+    assert (settings.vocabulary, settings.family, settings.held_out) == ("gpt2", "llama", 0.2)
+    assert settings.config(50).tie_embeddings is False
+    assert settings_of(options | {"warmup": 0, "every": 7}).recipe.evaluate_every == 7
+    assert settings_of(options | {"warmup": 0, "every": 7}).recipe.warmup == 0

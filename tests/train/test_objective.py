@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import Any
 
@@ -13,7 +14,14 @@ from tests.reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host, libraries
 from tinyxp import ops
 from tinyxp.text.windows import Windows
 from tinyxp.train import Recipe, evaluate, fit
-from tinyxp.train.objective import draw_dropout, dropout_points, dropout_tap, objective, training_kernels
+from tinyxp.train.objective import (
+    check_windows,
+    draw_dropout,
+    dropout_points,
+    dropout_tap,
+    objective,
+    training_kernels,
+)
 
 from .runs import HELD_OUT, LIBRARIES, TRAIN, model
 
@@ -28,6 +36,33 @@ def test_without_dropout_and_narrow_numbers_it_is_the_loss(library: str) -> None
     assert draw_dropout(recipe, 0, (3, 8), params) is None
     found = objective(params, IDS, TARGETS, None, kernels=PURE, recipe=recipe)
     assert float(host(found)) == float(host(tinyxp.loss(params, IDS, TARGETS)))
+
+
+@pytest.mark.parametrize("dtype", [None, "float32", "bfloat16"])
+def test_parameters_are_converted_only_to_another_dtype(
+    monkeypatch: pytest.MonkeyPatch, dtype: str | None
+) -> None:
+    module = importlib.import_module("tinyxp.train.objective")
+    seen: list[tinyxp.Params] = []
+    monkeypatch.setattr(module, "loss", lambda params, *arguments, **more: seen.append(params))
+    params = model(LLAMA_CONFIG, "torch")
+    objective(params, IDS, TARGETS, None, kernels=PURE, recipe=Recipe(steps=1, dtype=dtype))
+    assert (seen[0] is params) == (dtype != "bfloat16")
+    assert str(seen[0].dtype) == f"torch.{dtype or 'float32'}"
+
+
+def test_a_window_may_be_as_long_as_the_context_but_no_longer() -> None:
+    params, length = drawn(GPT2_CONFIG), GPT2_CONFIG.max_seq_len
+    ids = np.arange(2 * length).reshape(2, length) % 11
+    windows = Windows(ids, ids)
+    assert check_windows("train", windows, params).ids is ids
+    assert np.isfinite(evaluate(params, windows))
+    longer = Windows(*(np.pad(x, ((0, 0), (0, 1))) for x in windows))
+    with pytest.raises(
+        ValueError, match=f"train has windows of {length + 1} tokens; max_seq_len is {length}"
+    ):
+        check_windows("train", longer, params)
+    assert np.isfinite(evaluate(drawn(LLAMA_CONFIG), longer))  # rotary positions go on
 
 
 def test_dropout_falls_on_the_embedding_and_on_what_each_block_adds() -> None:
