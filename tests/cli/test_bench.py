@@ -39,7 +39,10 @@ def test_a_bench_prints_tables_and_writes_its_files(tmp_path: Path) -> None:
         (["tiny", "--repeats", "0"], "repeats is 0; it must be an integer of 1 or more"),
         (["tiny", "--threads", "0"], "0"),
         (["tiny", "--plot", "b.txt"], "plot is 'b.txt'; it must end in one of .png"),
-        (["tiny", "--json", "/no/such/folder/b.json"], "json is '/no/such/folder/b.json', in a folder that"),
+        (
+            ["tiny", "--json", "/no/such/folder/b.json"],
+            "json is '/no/such/folder/b.json', in a folder that does not",
+        ),
     ],
 )
 def test_bad_options_get_one_line_and_exit_status_2(arguments: list[str], line: str) -> None:

@@ -93,7 +93,9 @@ def training_backend(name: str | None) -> Backend:
     for backend in engine_backends():
         if backend.has_gradients:
             return backend
-    raise ValueError("training needs a library with gradients, and none is installed: pip install 'tinyxp[torch]'")
+    raise ValueError(
+        "training needs a library with gradients, and none is installed: pip install 'tinyxp[torch]'"
+    )
 
 
 def settings_of(options: dict[str, Any]) -> Settings:
