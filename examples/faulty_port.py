@@ -1,7 +1,7 @@
-"""holmes ported to NumPy, with one mistake that raises no error and still gives fluent-looking logits.
+"""A port of holmes to NumPy with one mistake, which raises no error.
 
-It is here to be diagnosed: ``tinyxp diagnose holmes examples/faulty_port.py:logits``. Each function takes ids
-(b, t); ``logits`` returns the scores of the next token, ``trace`` the values on the way too.
+To find it: ``tinyxp diagnose holmes examples/faulty_port.py:trace``. ``logits`` takes ids (b, t) and
+returns the scores of the next token; ``trace`` returns intermediate values too.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ def norm(x, weight):
 
 
 def rotate(x):
-    """x (b, heads, t, size), each head turned by its position."""
+    """x (b, heads, t, size), each head rotated by its position."""
     half = SIZE // 2
     angles = np.arange(x.shape[2])[:, None] * 10000.0 ** (-np.arange(half) / half)
     cos, sin = np.cos(angles).astype("float32"), np.sin(angles).astype("float32")
