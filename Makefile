@@ -12,6 +12,9 @@ GENERATE := $(BIN)/tinyxp generate "$$STORY" -m $(SMOLLM2) -n $(TOKENS) --stats
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TINYXP_TEST_SMOLLM2=$(abspath $(SMOLLM2)) \
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
+PROSE := README.md docs/architecture.md docs/backends.md docs/formats.md docs/install.md docs/library.md docs/testing.md \
+	tools/prose.py examples/faulty_port.py
+
 .PHONY: demo demo-smollm2 demo-all test test-long lint check conformance mutants bench bench-check docs clean
 .DELETE_ON_ERROR:
 
@@ -67,6 +70,7 @@ bench-check: .venv/test
 	$(BIN)/python -W ignore -m benchmarks --runs 1 --check
 
 docs: .venv/test
+	$(BIN)/python -m tests.test_readme
 	$(BIN)/python -m tools.catalogue > docs/laws.md
 	$(BIN)/python -m tools.array_api > docs/array-api.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.doctor.planted.page > .cache/faults.md && mv .cache/faults.md docs/faults.md
@@ -75,6 +79,7 @@ lint: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.prose $(PROSE)
 
 .venv/core: pyproject.toml constraints.txt
 	@echo 'installing tinyxp into .venv'

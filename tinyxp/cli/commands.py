@@ -1,4 +1,4 @@
-"""The commands, and what becomes of their errors."""
+"""All commands, and how their errors are reported."""
 
 from __future__ import annotations
 
@@ -45,12 +45,14 @@ for command in (
 
 
 def run() -> int:
-    """Runs the command that the arguments name; its exit status."""
+    """Run the command that the arguments name, and return its exit status."""
     try:
         if sys.stdout is None:
             raise ValueError("standard output is closed")
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # a model may write what the encoding lacks
+            sys.stdout.reconfigure(
+                errors="replace"
+            )  # generated text may have characters that the encoding lacks
         status = cli(standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0

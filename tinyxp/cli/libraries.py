@@ -1,4 +1,4 @@
-"""``tinyxp backends``: which array libraries are here, and what they can do."""
+"""``tinyxp backends``: which array libraries are installed, with their dtypes and devices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object, name -> facts.")
 def backends(as_json: bool) -> None:
-    """List the array libraries: version, dtypes and devices of those that are installed."""
+    """List the array libraries; the installed ones with version, dtypes and devices."""
     import tinyxp
 
     facts: dict[str, dict[str, Any]] = {}

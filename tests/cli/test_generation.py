@@ -1,4 +1,4 @@
-"""The command line, run as a person runs it: in a process of its own."""
+"""``tinyxp generate``: reference texts, options, prompts, streams that close, and bad input."""
 
 from __future__ import annotations
 
@@ -8,28 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import tinyxp
-
-
-def run(*arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tinyxp", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, input=text, timeout=120, check=False)
-
-
-@pytest.fixture
-def stories(test_data: Path) -> Path:
-    return test_data / "stories260k"
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The default model in a folder, without a tokenizer."""
-    folder = tmp_path_factory.mktemp("tiny")
-    tinyxp.save(tinyxp.init(tinyxp.Config()), folder / "model")
-    return folder / "model"
+from .running import Call, command, run
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
@@ -92,9 +73,9 @@ def test_control_c_keeps_what_was_written_and_exits_130(stories: Path) -> None:
     # A shell starts what it runs in the background, such as this suite, with Ctrl-C switched off.
     program = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     program += "; runpy.run_module('tinyxp', run_name='__main__')"
-    command = [sys.executable, "-c", program, "generate", "Once upon", "-m", str(stories)]
+    arguments = [sys.executable, "-c", program, "generate", "Once upon", "-m", str(stories)]
     process = subprocess.Popen(
-        [*command, "-n", "1000000", "--ignore-eos", "--no-cache", "--slide"],
+        [*arguments, "-n", "1000000", "--ignore-eos", "--no-cache", "--slide"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -110,8 +91,8 @@ def test_control_c_keeps_what_was_written_and_exits_130(stories: Path) -> None:
 
 
 def test_a_reader_that_leaves_gets_no_traceback(stories: Path) -> None:
-    command = [sys.executable, "-m", "tinyxp", "generate", "Once", "-m", str(stories), "-n", "200"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    arguments = command("generate", "Once", "-m", stories, "-n", 200)
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.read(5)
@@ -156,119 +137,28 @@ def test_a_reader_that_leaves_gets_no_traceback(stories: Path) -> None:
     ],
 )
 def test_bad_input_gets_one_line_and_exit_status_2(
-    stories: Path, tiny: Path, arguments: list[str], line: str
+    call: Call, stories: Path, tiny: Path, arguments: list[str], line: str
 ) -> None:
     for library in {"torch", "jax"} & set(arguments):
         pytest.importorskip(library)
     filled = [a.format(stories=stories, tiny=tiny) for a in arguments]
-    done = run("generate", "Once", *filled)
+    done = call("generate", "Once", *filled)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("tinyxp: ")
     assert done.stderr.count("\n") == 1
     assert line in done.stderr
 
 
-def test_an_empty_prompt_is_refused_where_nothing_stands_before_it(smollm2_gguf: Path) -> None:
+def test_an_empty_prompt_is_rejected_if_the_tokenizer_adds_nothing(smollm2_gguf: Path) -> None:
     done = run("generate", "", "-m", smollm2_gguf)
     assert done.returncode == 2
     assert "PROMPT is empty" in done.stderr
 
 
-def test_info_counts_parameters_bytes_cache_and_arithmetic(tiny: Path) -> None:
-    record = json.loads(run("info", tiny, "--json").stdout)
-    assert record["config"]["d_model"] == 32
-    assert record["parameters"]["total"] == 26_784
-    assert record["float32_bytes"] == record["file_bytes"] == 4 * 26_784
-    assert record["cache_bytes_per_token_float32"] == 2 * 2 * 2 * 8 * 4
-    assert record["flops_per_token"] == 2 * (6_144 + 12_288 + 4_096)
-    assert record["flops_per_token_and_position_seen"] == 2 * 4 * 4 * 8
-    shown = run("info", tiny).stdout
-    assert "26,784" in shown
-    assert "vocab_size       128" in shown
-
-
-def test_info_takes_a_preset(tmp_path: Path) -> None:
-    record = json.loads(run("info", "gpt2", "--json").stdout)
-    assert record["parameters"]["total"] == 124_439_808
-    assert run("info", "gpt-7").returncode == 2
-    assert "is a preset" in run("info", "gpt2", "--parameters").stderr
-
-
-def test_info_of_a_config_without_weights(test_data: Path) -> None:
-    done = run("info", test_data / "smollm2", "--json")
-    assert json.loads(done.stdout)["parameters"]["total"] == 134_515_008
-    assert "the config alone" in done.stderr
-    assert run("info", test_data / "smollm2", "--parameters").returncode == 2
-
-
-def test_arithmetic_counts_a_bias_once() -> None:
-    record = json.loads(run("info", "book", "--json").stdout)
-    matrices = 4 * 12 * 128 * 128 + 8981 * 128
-    assert record["flops_per_token"] == 2 * matrices + 4 * (3 * 128 + 128 + 512 + 128)
-
-
-def test_info_parameters_shows_what_is_done_to_each_tensor(stories: Path, test_data: Path) -> None:
-    lines = run("info", stories / "stories260K.bin", "--parameters").stdout.splitlines()
-    (q,) = [line for line in lines if "blocks.0.attn.q.weight" in line]
-    (k,) = [line for line in lines if "blocks.0.attn.k.weight" in line]
-    assert "wq" in q
-    assert "rows un-permuted, 8 heads" in q
-    assert "rows un-permuted, 4 heads" in k
-    record = json.loads(run("info", test_data / "gpt-nano-sort", "--parameters", "--json").stdout)
-    (fused,) = [t for t in record["tensors"] if t["name"].endswith("h.0.attn.c_attn.weight")]
-    assert fused["shape"] == [48, 144]
-    assert len(fused["ours"]) == 3
-    assert fused["steps"] == ["transposed", "split in 3"]
-
-
-def test_convert_there_and_back(tiny: Path, tmp_path: Path) -> None:
-    assert run("convert", tiny, tmp_path / "m.npz").returncode == 0
-    assert run("convert", tmp_path / "m.npz", tmp_path / "folder").returncode == 0
-    before, after = tinyxp.load(tiny), tinyxp.load(tmp_path / "folder")
-    assert before.config == after.config
-    assert all(np.array_equal(before[name], after[name]) for name in before)
-
-
-def test_convert_refuses_formats_that_are_not_written(tiny: Path, tmp_path: Path) -> None:
-    done = run("convert", tiny, tmp_path / "m.gguf")
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_convert_refuses_to_write_over_a_model(tiny: Path, tmp_path: Path) -> None:
-    before = (tiny / "model.safetensors").read_bytes()
-    for destination in (tiny, ""):
-        done = run("convert", tiny, destination)
-        assert done.returncode == 2
-        assert done.stderr.count("\n") == 1
-    assert run("convert", tiny, tmp_path / "m.npz").returncode == 0
-    assert "holds a model already" in run("convert", tiny, tmp_path / "m.npz").stderr
-    assert (tiny / "model.safetensors").read_bytes() == before
-
-
 def test_closed_streams_get_one_line(stories: Path) -> None:
-    command = f"{sys.executable} -m tinyxp generate - -m {stories} -n 3"
+    line = f"{sys.executable} -m tinyxp generate - -m {stories} -n 3"
     for closed in ("<&-", ">&- </dev/null"):
-        done = subprocess.run(f"{command} {closed}", shell=True, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(f"{line} {closed}", shell=True, capture_output=True, text=True, timeout=60)
         assert done.returncode == 2
         assert done.stderr.startswith("tinyxp: ")
         assert done.stderr.count("\n") == 1
-
-
-def test_backends_lists_every_library() -> None:
-    facts = json.loads(run("backends", "--json").stdout)
-    assert facts["numpy"]["version"] == np.__version__
-    assert facts["numpy"]["dtypes"] == ["float64", "float32", "float16"]
-    assert {"torch", "jax", "strict", "mlx", "dask", "ndonnx", "mparray"} <= facts.keys()
-    assert "numpy" in run("backends").stdout
-
-
-def test_help_and_version() -> None:
-    assert "Continue PROMPT" in run("generate", "--help").stdout
-    assert tinyxp.__version__ in run("--version").stdout
-    assert run("frobnicate").returncode == 2
-    bare = run()
-    assert bare.returncode == 2
-    assert bare.stdout.startswith("Usage: ")
-    assert bare.stdout.count("\n") > 5

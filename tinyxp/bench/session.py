@@ -1,4 +1,4 @@
-"""The measurements of a plan, all backends by turns in one process."""
+"""The measurements of a plan, with all backends interleaved in one process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tinyxp import registry
 from tinyxp.bench import work
 from tinyxp.bench.arithmetic import bytes_read, cache_bytes, prefill_flops, weight_bytes
 from tinyxp.bench.limits import product, weights_pass
-from tinyxp.bench.machine import machine
-from tinyxp.bench.memory import UNCOUNTED, Memory, memory
+from tinyxp.bench.machine import describe_machine
+from tinyxp.bench.memory import UNCOUNTED, Memory, peak_memory
 from tinyxp.bench.plan import BATCHES, STEPS, WARMUP, Plan
-from tinyxp.bench.timing import Times, by_turns, timed
+from tinyxp.bench.timing import Times, interleave, time_call
 from tinyxp.dtypes import dtype_name
 from tinyxp.engine import engine_of
 from tinyxp.params import Params
@@ -23,7 +23,7 @@ Piece = Callable[[Params], work.Work]
 
 
 class Pair(NamedTuple):
-    """A prefill, and one step with the cache after as many tokens."""
+    """Times of a prefill, and of one step with the cache after as many tokens."""
 
     prefill: Times
     step: Times
@@ -31,7 +31,7 @@ class Pair(NamedTuple):
 
 @dataclass
 class Result:
-    """One backend in one dtype: seconds, bytes, operations."""
+    """The measurements of one backend in one dtype: seconds, bytes, operations."""
 
     backend: str
     dtype: str
@@ -39,9 +39,9 @@ class Result:
     bytes_read: int  # of weights, by one token
     cache_bytes: int  # after the prompt
     prefill_flops: int  # of the prompt
-    product_flops: int = 0  # of the product that shows the library's limit
-    pass_bytes: int = 0  # of the weights that a pass over all matrices reads
-    first_prefill: float = 0.0  # the first call, which compiles where the library does
+    product_flops: int = 0  # of the matrix product that is the limit
+    pass_bytes: int = 0  # read by a pass over all matrices, the limit
+    first_prefill: float = 0.0  # seconds of the first call, compiling included
     first_step: float = 0.0
     times: dict[str, Times] = field(default_factory=dict)
     """At the prompt: prefill, step, first_token, head_all, head_last, and the limits product and pass."""
@@ -51,30 +51,30 @@ class Result:
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """The name in tables."""
         return f"{self.backend} {self.dtype}"
 
     @property
     def compile_seconds(self) -> float:
-        """What the first prefill and the first step took beyond their medians."""
+        """The seconds of the first prefill and step minus their medians."""
         first = self.first_prefill + self.first_step
         return max(0.0, first - self.times["prefill"].median - self.times["step"].median)
 
     @property
     def flops_per_second(self) -> dict[str, float]:
-        """Of the prefill, and of the product that is its limit."""
+        """The rates of the prefill and of the product that is its limit."""
         amounts = {"prefill": self.prefill_flops, "product": self.product_flops}
         return {name: amount / self.times[name].median for name, amount in amounts.items()}
 
     @property
     def bytes_per_second(self) -> dict[str, float]:
-        """Of the weights in a step, and in the pass that is its limit."""
+        """The rates of reading weights in a step and in the pass that is its limit."""
         amounts = {"step": self.bytes_read, "pass": self.pass_bytes}
         return {name: amount / self.times[name].median for name, amount in amounts.items()}
 
 
 class Bench(NamedTuple):
-    """All that the measurements of a plan gave, and what was left out."""
+    """The results of a plan, and notes on what was left out."""
 
     plan: Plan
     machine: dict[str, Any]
@@ -83,13 +83,13 @@ class Bench(NamedTuple):
 
 
 def measure(plan: Plan, show: Callable[[int, int], None] | None = None) -> Bench:
-    """Measures; ``show(done, total)`` hears how far it is.
+    """Run all measurements of a plan; ``show(done, total)`` is called after each stage.
 
-    Raises ValueError for an unknown backend or dtype, and where no backend has any of the dtypes, and
+    Raise ValueError for an unknown backend or dtype, or if no backend has any of the dtypes. Raise
     ImportError for a backend that is not installed.
     """
     session = _Session(plan)
-    facts = machine(plan.backends, plan.threads)
+    facts = describe_machine(plan.backends, plan.threads)
     stages = session.stages()
     for done, stage in enumerate(stages, 1):
         stage()
@@ -99,18 +99,18 @@ def measure(plan: Plan, show: Callable[[int, int], None] | None = None) -> Bench
 
 
 class _Session:
-    """The models of a plan, and what is known of each so far."""
+    """The models of a plan, and their results so far."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.models: dict[str, Params] = {}
         self.results: dict[str, Result] = {}
         self.notes: list[str] = []
-        self.wanted = self.available()
+        self.subjects = self.available()
 
     def available(self) -> list[tuple[str, str]]:
-        """The plan's backends, each with those of its dtypes that it has."""
-        found = []
+        """Return the pairs of the plan's backends and dtypes that exist; the others become notes."""
+        pairs = []
         for dtype in self.plan.dtypes:
             if dtype != "int8":
                 dtype_name(dtype)
@@ -119,28 +119,28 @@ class _Session:
             for dtype in self.plan.dtypes:
                 try:
                     engine_of(adapter).check_int8() if dtype == "int8" else adapter.dtype(dtype)
-                    found.append((backend, dtype))
+                    pairs.append((backend, dtype))
                 except ValueError as error:
                     self.notes.append(f"left out: {backend} {dtype}, since {error}")
-        if not found:
+        if not pairs:
             raise ValueError(self.notes[-1])
-        return found
+        return pairs
 
     def stages(self) -> list[Callable[[], None]]:
-        """The parts of the work, in order."""
+        """Return the parts of the work, in order."""
         prompt = self.plan.prompt_tokens
         return [
-            *(partial(self.make, *one) for one in self.wanted),
+            *(partial(self.make, *one) for one in self.subjects),
             *(
                 self.at_prompt if length == prompt else partial(self.at_length, length)
                 for length in self.plan.lengths
             ),
             *(partial(self.at_batch, batch) for batch in BATCHES if batch != 1),
-            *(partial(self.weigh, *one) for one in self.wanted),
+            *(partial(self.weigh, *one) for one in self.subjects),
         ]
 
     def make(self, backend: str, dtype: str) -> None:
-        """The parameters, and the first calls, before anything is compiled."""
+        """Create the parameters and time the first calls, before anything is compiled."""
         plan = self.plan
         params = plan.params(registry.backend(backend), dtype)
         result = Result(
@@ -150,65 +150,65 @@ class _Session:
             bytes_read=bytes_read(params),
             cache_bytes=cache_bytes(params, 1, plan.prompt_tokens),
             prefill_flops=prefill_flops(params.config, plan.prompt_tokens),
-            first_prefill=timed(work.prefill(params, 1, plan.prompt_tokens)),
-            first_step=timed(work.step(params, 1, plan.prompt_tokens, plan.steps)),
+            first_prefill=time_call(work.prefill(params, 1, plan.prompt_tokens)),
+            first_step=time_call(work.step(params, 1, plan.prompt_tokens, plan.steps)),
         )
         self.models[result.name], self.results[result.name] = params, result
 
     def turns(self, repeats: int, pieces: Mapping[str, Piece]) -> dict[str, dict[str, Times]]:
-        """The times of each piece of work, by model, all of them by turns."""
+        """Measure each piece of work of each model, interleaved; return times by model and name."""
         functions = {
             (model, name): make(params)
             for model, params in self.models.items()
             for name, make in pieces.items()
         }
-        found = by_turns(functions, repeats=repeats, warmup=WARMUP, rest=self.plan.rest)
-        return {model: {name: found[model, name] for name in pieces} for model in self.models}
+        times = interleave(functions, repeats=repeats, warmup=WARMUP, rest=self.plan.rest)
+        return {model: {name: times[model, name] for name in pieces} for model in self.models}
 
     def pairs(
-        self, batch: int, tokens: int, besides: Mapping[str, Piece], limit: Mapping[str, Piece]
+        self, batch: int, tokens: int, with_prefill: Mapping[str, Piece], with_step: Mapping[str, Piece]
     ) -> dict[str, dict[str, Times]]:
-        """Prefill, with ``besides`` in the same rounds, and step, with ``limit``, by model."""
+        """Measure prefill and step, each in the same rounds as the other pieces of work that go with it."""
         plan = self.plan
         long = self.turns(
-            plan.repeats, {"prefill": lambda params: work.prefill(params, batch, tokens), **besides}
+            plan.repeats, {"prefill": lambda params: work.prefill(params, batch, tokens), **with_prefill}
         )
         short = self.turns(
             STEPS * plan.repeats,
-            {"step": lambda params: work.step(params, batch, tokens, plan.steps), **limit},
+            {"step": lambda params: work.step(params, batch, tokens, plan.steps), **with_step},
         )
         return {model: long[model] | short[model] for model in self.models}
 
     def at_prompt(self) -> None:
-        """All that is said of the prompt, each limit in the rounds of what is compared with it."""
+        """Measure everything at the prompt's length, each limit in the rounds of what it is compared with."""
         prompt = self.plan.prompt_tokens
         limits = {params: (product(params), weights_pass(params)) for params in self.models.values()}
-        besides: dict[str, Piece] = {
+        with_prefill: dict[str, Piece] = {
             "first_token": lambda params: work.first_token(params, prompt),
             "head_all": lambda params: work.head(params, prompt, last=False),
             "head_last": lambda params: work.head(params, prompt, last=True),
             "product": lambda params: limits[params][0].work,
         }
-        found = self.pairs(1, prompt, besides, {"pass": lambda params: limits[params][1].work})
-        for model, times in found.items():
+        measured = self.pairs(1, prompt, with_prefill, {"pass": lambda params: limits[params][1].work})
+        for model, times in measured.items():
             result, params = self.results[model], self.models[model]
             result.product_flops, result.pass_bytes = (limit.amount for limit in limits[params])
             result.times = times
             result.lengths[prompt] = result.batches[1] = Pair(times["prefill"], times["step"])
 
     def at_length(self, length: int) -> None:
-        """One row, after so many tokens."""
+        """Measure one row at another length."""
         for model, times in self.pairs(1, length, {}, {}).items():
             self.results[model].lengths[length] = Pair(**times)
 
     def at_batch(self, batch: int) -> None:
-        """So many rows, after the prompt."""
+        """Measure several rows at the prompt's length."""
         for model, times in self.pairs(batch, self.plan.prompt_tokens, {}, {}).items():
             self.results[model].batches[batch] = Pair(**times)
 
     def weigh(self, backend: str, dtype: str) -> None:
-        """The memory, in another process; a failure there must not lose the times."""
+        """Measure memory in another process; its failure becomes a note, so that the times are not lost."""
         try:
-            self.results[f"{backend} {dtype}"].memory = memory(self.plan, backend, dtype)
+            self.results[f"{backend} {dtype}"].memory = peak_memory(self.plan, backend, dtype)
         except RuntimeError as error:
             self.notes.append(str(error))

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from tinyxp.bench.measure import Bench, measure
 from tinyxp.bench.plan import Plan
+from tinyxp.bench.session import Bench, measure
 
 
 def test_a_bench_holds_every_measurement(tiny_bench: Bench) -> None:
