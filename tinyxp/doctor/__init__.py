@@ -1,7 +1,8 @@
 """Where two implementations of a decoder part, whether it matters, and why."""
 
 from tinyxp.doctor.comparing import compare
-from tinyxp.doctor.diagnosing import Cause, Diagnosis, diagnose
+from tinyxp.doctor.diagnosing import diagnose
+from tinyxp.doctor.diagnosis import Cause, Diagnosis
 from tinyxp.doctor.points import Batch
 from tinyxp.doctor.recorded import Recorded, read_trace, write_trace
 from tinyxp.doctor.recorder import Recorder, record_torch

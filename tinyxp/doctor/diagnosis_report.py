@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from tinyxp.doctor.diagnosing import Cause, Diagnosis
+from tinyxp.doctor.diagnosis import Cause, Diagnosis
 from tinyxp.doctor.distance import Distance
 from tinyxp.doctor.points import kind
 from tinyxp.doctor.report import answer, finite
