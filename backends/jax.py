@@ -10,20 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from tinyxp.dtypes import dtype_name
-from tinyxp.inputs import Inputs, prepare
-from tinyxp.model import run
-from tinyxp.ops import Kernels, untapped
 from tinyxp.params import Params
 from tinyxp.registry import Backend
-
-from .jax_decoding import JaxDecoder, attention, linear, stacked, write_cache
-from .jax_loss import linear_cross_entropy
 
 
 class JaxBackend(Backend):
     """jax.numpy is a standard namespace by itself; devices follow the arrays, so creation is told none."""
 
     eager = False
+    has_gradients = True
+    compiles = True
 
     @property
     def index_dtype(self) -> str:  # type: ignore[override]
@@ -85,41 +81,15 @@ class JaxBackend(Backend):
     def value_and_grad(self, f: Callable[..., Any]) -> Callable[..., Any]:
         return jax.value_and_grad(f)
 
-    def prepared(self, params: Params) -> Params:
-        found = stacked(params)
-        jax.block_until_ready(found.blocks)
-        return params.held_as(found)
-
-    def compile(self, params: Params) -> Callable[..., jax.Array]:
-        leaves, static = params._flatten()
-        kernels = Kernels(**self.kernels)
-
-        def compute(leaves: list[jax.Array], *inputs: Any) -> jax.Array:
-            logits, _ = run(Inputs(Params._unflatten(leaves, static), *inputs), None, kernels, untapped)
-            return logits
-
-        compiled = jax.jit(compute)
-
-        def forward(ids: Any, *, positions: Any = None, mask: Any = None) -> jax.Array:
-            plain = positions is None and mask is None and isinstance(ids, jax.Array)
-            if plain and ids.ndim == 2 and ids.size and ids.dtype == self.index_dtype:
-                logits = compiled(leaves, ids, None, None)
-                prepare(params, ids, None, None, None)  # while XLA computes
-                return logits
-            inputs = prepare(params, ids, positions, mask, None)
-            return compiled(leaves, inputs.ids, inputs.positions, inputs.mask)
-
-        return forward
-
-    def tell(self, x: Any, told: Callable[[np.ndarray], Any]) -> None:
+    def deliver(self, x: Any, callback: Callable[[np.ndarray], Any]) -> None:
         if self.is_concrete(x):
-            told(self.to_numpy(x))
+            callback(self.to_numpy(x))
             return
         # Runs under jax.grad too, which an io_callback does not, and where nothing uses x, where XLA would
         # drop a pure_callback. Under jax.vmap there is a call for each index.
-        jax.debug.callback(lambda values: told(np.array(values)), x)
+        jax.debug.callback(lambda values: callback(np.array(values)), x)
 
-    def hear(self) -> None:
+    def await_callbacks(self) -> None:
         jax.effects_barrier()  # type: ignore[no-untyped-call]
 
     def synchronize(self, x: Any) -> Any:
@@ -127,20 +97,6 @@ class JaxBackend(Backend):
 
     def float64(self) -> Any:
         return jax.enable_x64(True)
-
-
-def softmax(x: jax.Array, *, xp: Any, visible: jax.Array | None = None, axis: int = -1) -> jax.Array:
-    """``tinyxp.ops.softmax``, JAX's own."""
-    return jax.nn.softmax(x, axis=axis, where=visible)
-
-
-def reference_attention(
-    q: jax.Array, k: jax.Array, v: jax.Array, visible: jax.Array, *, xp: Any, tap: Any = None
-) -> jax.Array:
-    """``tinyxp.ops.attention``, JAX's own, for queries that see something."""
-    q, k, v = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
-    mask = jnp.broadcast_to(visible, (q.shape[0], 1, q.shape[1], k.shape[1]))
-    return jnp.swapaxes(jax.nn.dot_product_attention(q, k, v, mask=mask), 1, 2)
 
 
 def _flatten_with_keys(params: Params) -> tuple[list[Any], Any]:
@@ -151,22 +107,4 @@ def _flatten_with_keys(params: Params) -> tuple[list[Any], Any]:
 jax.tree_util.register_pytree_with_keys(
     Params, _flatten_with_keys, lambda static, leaves: Params._unflatten(leaves, static), Params._flatten
 )
-backend = JaxBackend(
-    "jax",
-    jnp,
-    {
-        "attention": attention,
-        "linear": linear,
-        "write_cache": write_cache,
-        "linear_cross_entropy": linear_cross_entropy,
-    },
-    {
-        "softmax": softmax,
-        "silu": lambda x, *, xp: jax.nn.silu(x),
-        "gelu": lambda x, *, xp: jax.nn.gelu(x, approximate=False),
-        "gelu_tanh": lambda x, *, xp: jax.nn.gelu(x, approximate=True),
-        "attention": reference_attention,
-    },
-    JaxDecoder,
-    {"linear_cross_entropy": linear_cross_entropy},
-)
+backend = JaxBackend("jax", jnp)

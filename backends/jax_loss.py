@@ -1,4 +1,4 @@
-"""JAX's loss without its logits: rows of them at a time, their gradient before the next."""
+"""JAX's loss without all of its logits: a block of rows at a time, with its gradient."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ ROWS = 256
 
 
 def linear_cross_entropy(
-    x: jax.Array, weight: jax.Array, targets: jax.Array, *, xp: Any, linear: Any = None
+    x: jax.Array,
+    weight: jax.Array,
+    targets: jax.Array,
+    bias: jax.Array | None = None,
+    *,
+    xp: Any,
+    linear: Any = None,
 ) -> jax.Array:
     """``tinyxp.ops.linear_cross_entropy`` and its gradient in one pass over blocks of rows."""
+    if bias is not None:  # one more column of the matrix, multiplied by 1
+        x = jnp.concatenate((x, jnp.ones_like(x[..., :1])), -1)
+        weight = jnp.concatenate((weight.astype(x.dtype), bias.astype(x.dtype)[:, None]), 1)
     return _loss(x.reshape(-1, x.shape[-1]), weight.astype(x.dtype), targets.reshape(-1))
 
 

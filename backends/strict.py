@@ -15,8 +15,8 @@ class StrictBackend(Backend):
 
     turned_off = False
 
-    def selected(self) -> None:
-        """Turns the optional features off, once; who imports the library for other ends keeps them."""
+    def on_select(self) -> None:
+        """Turn the optional features off, once; importing the library for other purposes keeps them."""
         if not self.turned_off:
             xp.set_array_api_strict_flags(
                 api_version="2024.12",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from tinyxp.fusion import JOINT
+from tinyxp.joint import JOINT
 from tinyxp.params import Params
 
 FEW = 16
@@ -35,12 +35,12 @@ class Int8(NamedTuple):
     def nbytes(self) -> int:
         return self.values.nbytes + self.scale.nbytes
 
-    def dequantised(self) -> torch.Tensor:
+    def dequantize(self) -> torch.Tensor:
         """The matrix that it stands for, in bfloat16. (o, i)."""
         return self.values.to(torch.bfloat16) * self.scale[:, None]
 
 
-def quantised(weight: torch.Tensor) -> Int8:
+def round_matrix(weight: torch.Tensor) -> Int8:
     """The nearest Int8 to a matrix (o, i), given scales that are rounded before the values are."""
     scale = (weight.float().abs().amax(1).clamp_min(1e-30) / 127).to(torch.bfloat16)
     values = (weight.float() / scale.float()[:, None]).round().clamp(-127, 127)
@@ -53,36 +53,38 @@ def linear(x: torch.Tensor, weight: Int8, bias: torch.Tensor | None) -> torch.Te
     if flat.shape[0] <= FEW and flat.shape[1] % WHOLE == 0 and flat.device.type == "cpu":
         y = torch._weight_int8pack_mm(flat.contiguous(), weight.values, weight.scale)
     else:
-        y = F.linear(flat, weight.dequantised())
+        y = F.linear(flat, weight.dequantize())
     y = y.to(x.dtype).reshape(*x.shape[:-1], -1)
     return y if bias is None else y + bias.to(x.dtype)
 
 
-def int8(params: Params) -> Params:
-    """``TorchBackend.int8``."""
+def quantize(params: Params) -> Params:
+    """``TorchEngine.quantize``."""
     if any(isinstance(x, Int8) for x in params.values()):
         return params
     config = replace(params.config, tie_embeddings=False)
     tables = ("embed.weight", "pos_embed.weight")
     arrays: dict[str, Any] = {
-        name: quantised(x) if x.ndim == 2 and name not in tables else x for name, x in params.items()
+        name: round_matrix(x) if x.ndim == 2 and name not in tables else x for name, x in params.items()
     }
-    arrays.setdefault("head.weight", quantised(params["embed.weight"]))
-    blocks = [_joined(arrays, f"blocks.{i}.", list(params.block(i))) for i in range(config.n_layers)]
-    return params.held_as(arrays, blocks, config)
+    arrays.setdefault("head.weight", round_matrix(params["embed.weight"]))
+    blocks = [_join_block(arrays, f"blocks.{i}.", list(params.block(i))) for i in range(config.n_layers)]
+    return params.replace(arrays, blocks, config)
 
 
-def _joined(arrays: dict[str, Any], prefix: str, names: list[str]) -> dict[str, Any]:
-    """One block's parameters, the joint projections joined; the parts become views of them."""
+def _join_block(arrays: dict[str, Any], prefix: str, names: list[str]) -> dict[str, Any]:
+    """Return one block's parameters and its joint projections, of which the parts become views."""
     block = {name: arrays[prefix + name] for name in names}
     for joint in JOINT:
+        key = "+".join(joint)
         if f"{joint[0]}.weight" in block:
-            parts = [block.pop(f"{name}.weight") for name in joint]
+            parts = [block[f"{name}.weight"] for name in joint]
             whole = Int8(torch.cat([x.values for x in parts]), torch.cat([x.scale for x in parts]))
-            block[f"{'+'.join(joint)}.weight"], start = whole, 0
+            block[f"{key}.weight"], start = whole, 0
             for name, part in zip(joint, parts, strict=True):
                 rows = slice(start, start := start + part.shape[0])
-                arrays[f"{prefix}{name}.weight"] = Int8(whole.values[rows], whole.scale[rows])
+                view = Int8(whole.values[rows], whole.scale[rows])
+                block[f"{name}.weight"] = arrays[f"{prefix}{name}.weight"] = view
         if f"{joint[0]}.bias" in block:
-            block[f"{'+'.join(joint)}.bias"] = torch.cat([block[f"{name}.bias"] for name in joint])
+            block[f"{key}.bias"] = torch.cat([block[f"{name}.bias"] for name in joint])
     return block

@@ -1,4 +1,4 @@
-"""torch's loss without its logits: rows of them at a time, and their gradient before the next."""
+"""PyTorch's loss without all of its logits: a block of rows at a time, with its gradient."""
 
 from __future__ import annotations
 
@@ -16,28 +16,36 @@ ROWS = 64
 
 
 def linear_cross_entropy(
-    x: torch.Tensor, weight: torch.Tensor | Int8, targets: torch.Tensor, *, xp: Any, linear: Any = ops.linear
+    x: torch.Tensor,
+    weight: torch.Tensor | Int8,
+    targets: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    xp: Any,
+    linear: Any = ops.linear,
 ) -> torch.Tensor:
-    """``tinyxp.ops.linear_cross_entropy`` and its gradient in one pass over blocks of rows; first derivatives
-    alone, for which a compiler and a head of eight bits have the pure one.
+    """``tinyxp.ops.linear_cross_entropy`` and its first derivatives in one pass over blocks of rows.
+
+    Under a compiler and for a head of eight bits it is the pure function.
     """
     if isinstance(weight, Int8) or torch.compiler.is_compiling():
-        return ops.linear_cross_entropy(x, weight, targets, xp=xp, linear=linear)  # type: ignore
+        return ops.linear_cross_entropy(x, weight, targets, bias, xp=xp, linear=linear)  # type: ignore
+    if bias is not None:  # one more column of the matrix, multiplied by 1
+        x = torch.cat((x, torch.ones_like(x[..., :1])), -1)
+        weight = torch.cat((weight.to(x.dtype), bias.to(x.dtype)[:, None]), 1)
     wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     loss, _, _ = _LinearCrossEntropy.apply(x.flatten(0, -2), weight.to(x.dtype), targets.flatten(), wanted)
     return loss  # type: ignore[no-any-return]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """The gradients with respect to x and weight come with the loss, since both need the softmax."""
+    """The loss and, with it, the gradients of x and weight: both need the softmax."""
 
     @staticmethod
     def forward(
         x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, wanted: bool
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """x (m, d), weight (n, d), targets (m,) -> the loss (), and where wanted its gradients
-        (m, d) and (n, d).
-        """
+        """x (m, d), weight (n, d), targets (m,) -> the loss () and, if wanted, its gradients."""
         wide = torch.promote_types(x.dtype, torch.float32)
         counted = targets != IGNORED
         share = counted.to(wide) / counted.sum().clamp(min=1)

@@ -43,7 +43,7 @@ def model(params: Params, dtype: str = "float32") -> Any:
 
 def load(path: Path) -> Any:
     """transformers' model of a folder, in the folder's own dtype; AssertionError where it misses a weight."""
-    with _without_bars():
+    with hide_progress():
         answer: Any = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True)
     found, report = answer
     if any(report.values()):
@@ -53,12 +53,12 @@ def load(path: Path) -> Any:
 
 def save(found: Any, path: Path) -> None:
     """Writes a model of transformers as a folder."""
-    with _without_bars():
+    with hide_progress():
         found.save_pretrained(path)
 
 
 @contextmanager
-def _without_bars() -> Iterator[None]:
+def hide_progress() -> Iterator[None]:
     """Within it transformers shows no progress."""
     bars: Any = logging
     shown = bars.is_progress_bar_enabled()

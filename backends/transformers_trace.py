@@ -1,7 +1,7 @@
-"""transformers' own models with every trace point of ours: recorded, or replaced on the way.
+"""transformers' own models with every trace point of tinyxp: recorded, or replaced during the run.
 
-No backend: torch is. Importing this needs torch and transformers, to which it adds one attention
-implementation, "tinyxp_trace": the eager one's arithmetic in the open.
+The entry ``hf`` of the group ``tinyxp.sides`` is this module. Importing it needs torch and transformers. It
+adds one attention implementation to transformers, "tinyxp_trace": eager attention with visible values.
 """
 
 from __future__ import annotations
@@ -20,31 +20,33 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask
 from transformers.models.llama.modeling_llama import repeat_kv
 from transformers.utils import logging
 
-import tinyxp
 from tinyxp import registry
 from tinyxp.dtypes import dtype_name
 from tinyxp.errors import CheckpointError, UnsupportedModelError
+from tinyxp.formats import load
 from tinyxp.formats.included import included
-from tinyxp.inputs import Range, host_integers, host_mask
+from tinyxp.inputs import Bounds, as_host_integers, as_host_mask
 
-from .transformers import _without_bars, model
+from .torch_hooks import on_input, on_output
+from .transformers import hide_progress, model
 
+BACKEND = "torch"
 IMPLEMENTATION = "tinyxp_trace"
 
 
 class Layout(NamedTuple):
-    """Where a family of transformers keeps the modules whose inputs and outputs are our trace points."""
+    """The paths of a family's modules whose inputs and outputs are trace points."""
 
     embed: str
     layers: str
     final_norm: str
-    attention: str  # within a layer, as all below
-    outputs: Mapping[str, tuple[str, ...]]  # the points that a module's output holds, side by side
+    attention: str  # within a layer, as everything below
+    outputs: Mapping[str, tuple[str, ...]]  # the points in a module's output, joined on the last axis
     inputs: Mapping[str, str]
-    inside: tuple[str, ...]  # the points that only the attention function sees
+    inside: tuple[str, ...]  # the points that only the attention function computes
 
     def points(self) -> list[str]:
-        """The names of a block's points, in any order."""
+        """Return the names of a block's points, in any order."""
         return [
             *(name for names in self.outputs.values() for name in names),
             *self.inputs.values(),
@@ -100,75 +102,74 @@ LAYOUTS: dict[type, Layout] = {
 
 
 def trace(
-    found: Any, ids: Any, *, mask: Any = None, positions: Any = None, put: Mapping[str, Any] | None = None
+    network: Any, ids: Any, *, mask: Any = None, positions: Any = None, patch: Mapping[str, Any] | None = None
 ) -> dict[str, np.ndarray]:
-    """Runs a model of transformers and returns trace point -> array, as ``tinyxp.trace`` does of ours.
+    """Run a model of transformers and return trace point -> array, named and shaped as by ``tinyxp.trace``.
 
-    ``found`` is a GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM of any dtype; it
-    runs in eval mode, without gradients, with the arithmetic of its eager attention (where it was loaded with
-    another one: in that formula, softmax in float32 at least). ids (b, t), mask (b, t) True on real tokens,
-    positions (b, t) or (1, t), which default to counting each row's real tokens from 0. Names, order and
-    shapes are those of ``tinyxp.trace``; dtypes the model's own, float32 for bfloat16. ``put`` maps trace
-    points to arrays that stand in for what the model computed there: the run goes on from them, and they are
-    what is returned there.
+    ``network`` is a GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM of any dtype.
+    It runs in eval mode, without gradients, with the arithmetic of its eager attention; if it was loaded with
+    another attention, softmax is in float32 at least. ids (b, t); mask (b, t) is True on real tokens;
+    positions (b, t) or (1, t) default to counting each row's real tokens from 0. dtypes are the model's own,
+    float32 for bfloat16. ``patch`` maps trace points to arrays that replace the computed ones: the run
+    continues with them, and they are returned.
 
-    Raises UnsupportedModelError naming a class or a part that is not known, ValueError naming ids, positions
-    or a mask that do not fit, a point of ``put`` that is none, and an array of another shape. In any case the
-    model is afterwards what it was.
+    Raise UnsupportedModelError naming an unknown class or module, and ValueError naming ids, positions or a
+    mask that do not fit, an unknown point of ``patch``, or an array of another shape. The model is always
+    left unchanged.
     """
-    layout = next((layout for kind, layout in LAYOUTS.items() if isinstance(found, kind)), None)
+    layout = next((layout for kind, layout in LAYOUTS.items() if isinstance(network, kind)), None)
     if layout is None:
         known = ", ".join(kind.__name__ for kind in LAYOUTS)
-        raise UnsupportedModelError(f"the model is a {type(found).__name__}; traced are {known}")
-    arguments = _arguments(found, ids, mask, positions)
-    wanted = {name: _as_numbers(name, x) for name, x in (put or {}).items()}
-    run = _Run(layout, wanted, _softmax_dtype(found))
+        raise UnsupportedModelError(f"the model is a {type(network).__name__}; it must be one of {known}")
+    arguments = _arguments(network, ids, mask, positions)
+    arrays = {name: _as_numbers(name, x) for name, x in (patch or {}).items()}
+    run = _Pass(layout, arrays, _softmax_dtype(network))
     with ExitStack() as undo, torch.no_grad():
-        for module in found.modules():
+        for module in network.modules():
             undo.callback(setattr, module, "training", module.training)
-        found.eval()
-        _open_attention(found, undo)
-        run.watch(found, undo)
-        found(**arguments, use_cache=False)
+        network.eval()
+        _open_attention(network, undo)
+        run.watch(network, undo)
+        network(**arguments, use_cache=False)
     for name in (f"blocks.{i}.{point}" for i in range(run.block + 1) for point in layout.points()):
         if name not in run.points:
-            raise UnsupportedModelError(f"{type(found).__name__} computes {name} where it cannot be seen")
-    for name in wanted:
+            raise UnsupportedModelError(f"{type(network).__name__} computes {name} where no hook can see it")
+    for name in arrays:
         if name not in run.points:
-            raise ValueError(f"put names {name!r}, which is no trace point of this model")
+            raise ValueError(f"patch names {name!r}, which is no trace point of this model")
     return run.points
 
 
 def open_model(path: str | os.PathLike[str], dtype: str | None = None) -> Any:
-    """transformers' model of what ``tinyxp.load`` takes, in ``dtype`` (None: the files' own).
+    """Open what ``tinyxp.load`` takes as transformers' model, in ``dtype`` (None: the files' own).
 
-    A Hugging Face folder is read by transformers itself, from safetensors, running no code of the folder's;
-    anything else by ``tinyxp.load``. Raises CheckpointError naming the folder where weights are missing or
+    transformers itself reads a Hugging Face folder, from safetensors, and runs none of the folder's code;
+    ``tinyxp.load`` reads anything else. Raise CheckpointError naming the folder if weights are missing or
     left over, and what ``tinyxp.load`` raises.
     """
     if dtype is not None:
         registry.backend("torch").dtype(dtype)
     folder = Path(path) if Path(path).exists() else included(path)
     if folder is None or not folder.is_dir():
-        params = tinyxp.load(path)
+        params = load(path)
         return model(params, dtype or dtype_name(params.dtype))
     try:
-        found, report = _from_folder(folder, dtype or "auto")
-    except Exception as error:  # its own, safetensors', huggingface_hub's and whatever a bad config leads to
+        network, report = _from_folder(folder, dtype or "auto")
+    except Exception as error:  # from any library, or caused by a bad config
         reason = textwrap.shorten(f"{type(error).__name__}: {error}", 250)
         raise CheckpointError(f"{folder}: transformers cannot load it: {reason}") from error
     if problems := {kind: sorted(names) for kind, names in report.items() if names}:
         raise CheckpointError(f"{folder}: transformers reports {problems}")
-    return found.eval()
+    return network.eval()
 
 
 def _from_folder(folder: Path, dtype: str) -> Any:
-    """The model, and what did not fit, which transformers would print as well."""
+    """Return the model, and what did not fit, without the warnings that transformers prints about it."""
     log: Any = logging
     level = log.get_verbosity()
     log.set_verbosity_error()
     try:
-        with _without_bars():
+        with hide_progress():
             return transformers.AutoModelForCausalLM.from_pretrained(
                 folder,
                 dtype=dtype,
@@ -183,139 +184,148 @@ def _from_folder(folder: Path, dtype: str) -> Any:
         log.set_verbosity(level)
 
 
-def _arguments(found: Any, ids: Any, mask: Any, positions: Any) -> dict[str, torch.Tensor]:
-    """What its forward takes. The mask is always given: without one, transformers takes positions that jump
-    for several texts in one row, which do not see each other."""
-    config = found.config
-    ids = host_integers(ids, Range("ids", config.vocab_size, "the vocabulary size"))
-    mask = np.ones(ids.shape, dtype=bool) if mask is None else host_mask(mask, ids.shape)
+def _arguments(network: Any, ids: Any, mask: Any, positions: Any) -> dict[str, torch.Tensor]:
+    """Return the arguments of the model's forward.
+
+    The mask is always passed: without one, transformers reads a jump in the positions as the start of
+    another text in the same row, and keeps the two apart.
+    """
+    config = network.config
+    ids = as_host_integers(ids, Bounds("ids", config.vocab_size, "the vocabulary size"))
+    mask = np.ones(ids.shape, dtype=bool) if mask is None else as_host_mask(mask, ids.shape)
     if positions is None:
         positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0)
-    learned = Range("positions", config.max_position_embeddings, "max_position_embeddings")
-    any_position = Range("positions", 2**31, "the limit")
-    positions = host_integers(positions, learned if config.model_type == "gpt2" else any_position)
+    learned = Bounds("positions", config.max_position_embeddings, "max_position_embeddings")
+    any_position = Bounds("positions", 2**31, "the limit")
+    positions = as_host_integers(positions, learned if config.model_type == "gpt2" else any_position)
     if positions.shape not in ((1, ids.shape[1]), ids.shape):
         raise ValueError(f"positions has shape {positions.shape}; ids has {ids.shape}")
     arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64), "position_ids": positions}
-    return {name: torch.from_numpy(x).to(found.device) for name, x in arrays.items()}
+    return {name: torch.from_numpy(x).to(network.device) for name, x in arrays.items()}
 
 
 def _as_numbers(name: str, x: Any) -> torch.Tensor:
     try:
         return torch.from_numpy(np.array(x, dtype=np.float64, order="C"))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"put[{name!r}] is not an array of numbers: {error}") from None
+        raise ValueError(f"patch[{name!r}] is not an array of numbers: {error}") from None
 
 
-def _softmax_dtype(found: Any) -> torch.dtype:
-    """The eager attention's own, which in the Llama family is float32 even for float64."""
-    is_gpt2 = found.config.model_type == "gpt2"
-    if found.config._attn_implementation not in ("eager", None):
-        return torch.promote_types(found.dtype, torch.float32)
-    if is_gpt2 and found.config.reorder_and_upcast_attn:
-        raise UnsupportedModelError("reorder_and_upcast_attn is true: such attention is not traced")
-    return found.dtype if is_gpt2 else torch.float32
+def _softmax_dtype(network: Any) -> torch.dtype:
+    """Return the eager attention's softmax dtype: in the Llama family float32, even for float64."""
+    is_gpt2 = network.config.model_type == "gpt2"
+    if network.config._attn_implementation not in ("eager", None):
+        return torch.promote_types(network.dtype, torch.float32)
+    if is_gpt2 and network.config.reorder_and_upcast_attn:
+        raise UnsupportedModelError("reorder_and_upcast_attn is true: such attention cannot be traced")
+    return network.dtype if is_gpt2 else torch.float32
 
 
-def _open_attention(found: Any, undo: ExitStack) -> None:
-    """Switches to the implementation that shows its values; ``undo`` switches back."""
-    configs = {id(x.config): x.config for x in found.modules() if hasattr(x, "config")}
-    for config in configs.values():  # one, unless parts were put in from elsewhere
+def _open_attention(network: Any, undo: ExitStack) -> None:
+    """Switch to the attention implementation with visible values; ``undo`` switches back."""
+    configs = {id(x.config): x.config for x in network.modules() if hasattr(x, "config")}
+    for config in configs.values():  # one, unless a user replaced modules
         if not hasattr(config, "_attn_implementation"):
             continue
         undo.callback(setattr, config, "_attn_implementation", config._attn_implementation)
         config._attn_implementation = IMPLEMENTATION
 
 
-class _Run:
-    """One pass through a model, seen by hooks; its blocks are counted as they are entered."""
+class _Pass:
+    """One pass through a model, recorded by hooks; its blocks are counted as they are entered."""
 
-    def __init__(self, layout: Layout, put: Mapping[str, torch.Tensor], softmax_dtype: torch.dtype) -> None:
-        self.layout, self.put, self.softmax_dtype = layout, put, softmax_dtype
+    def __init__(self, layout: Layout, patch: Mapping[str, torch.Tensor], softmax_dtype: torch.dtype) -> None:
+        self.layout, self.patch, self.softmax_dtype = layout, patch, softmax_dtype
         self.points: dict[str, np.ndarray] = {}
         self.block = -1
 
-    def watch(self, found: Any, undo: ExitStack) -> None:
-        """Hooks every module of the layout; ``undo`` removes the hooks."""
+    def watch(self, network: Any, undo: ExitStack) -> None:
+        """Put hooks on every module of the layout; ``undo`` removes them."""
 
-        def part(of: Any, path: str) -> Any:
+        def module_at(parent: Any, path: str) -> Any:
             try:
-                return of.get_submodule(path)
+                return parent.get_submodule(path)
             except AttributeError:
-                raise UnsupportedModelError(f"{type(found).__name__} has no {path}") from None
+                raise UnsupportedModelError(f"{type(network).__name__} has no {path}") from None
 
-        def on_input(module: Any, hook: Any) -> None:
-            undo.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
-
-        def on_output(module: Any, hook: Any) -> None:
-            undo.callback(module.register_forward_hook(hook).remove)
-
-        on_output(part(found, self.layout.embed), lambda module, args, x: self.tap("embed", x))
-        for layer in dict.fromkeys(part(found, self.layout.layers)):  # a layer may run twice
-            on_input(layer, self.enter)
-            for path, point in self.layout.inputs.items():
-                on_input(part(layer, path), self.seeing_input(point))
-            on_input(
-                part(layer, self.layout.attention), lambda module, args, more: (args, more | {"run": self})
-            )
-            for path, points in self.layout.outputs.items():
-                on_output(part(layer, path), self.seeing_output(points))
-            on_output(layer, self.leave)
-        on_output(part(found, self.layout.final_norm), lambda module, args, x: self.tap("final_norm", x))
-        on_output(found.get_output_embeddings(), lambda module, args, x: self.tap("logits", x))
+        layout = self.layout
+        on_output(module_at(network, layout.embed), self.tap_output("embed"), undo)
+        for layer in dict.fromkeys(module_at(network, layout.layers)):  # a layer may run twice
+            on_input(layer, self.enter, undo)
+            for path, point in layout.inputs.items():
+                on_input(module_at(layer, path), self.tap_input(point), undo)
+            attention = module_at(layer, layout.attention)
+            on_input(attention, lambda module, args, kwargs: (args, kwargs | {"run": self}), undo)
+            for path, points in layout.outputs.items():
+                on_output(module_at(layer, path), self.tap_parts(points), undo)
+            on_output(layer, self.leave, undo)
+        on_output(module_at(network, layout.final_norm), self.tap_output("final_norm"), undo)
+        on_output(network.get_output_embeddings(), self.tap_output("logits"), undo)
 
     def tap(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Records x under that name; x, or what was put in its place."""
-        if name in self.put:
-            if self.put[name].shape != x.shape:
+        """Record x under that name; return x or its replacement."""
+        if name in self.patch:
+            if self.patch[name].shape != x.shape:
                 raise ValueError(
-                    f"put[{name!r}] has shape {tuple(self.put[name].shape)}; the model has {tuple(x.shape)}"
+                    f"patch[{name!r}] has shape {tuple(self.patch[name].shape)}; "
+                    f"the model has {tuple(x.shape)}"
                 )
-            x = self.put[name].to(x)
-        kept = x.detach().cpu()
-        self.points[name] = (kept.float() if kept.dtype == torch.bfloat16 else kept).numpy().copy()
+            x = self.patch[name].to(x)
+        host = x.detach().cpu()
+        self.points[name] = (host.float() if host.dtype == torch.bfloat16 else host).numpy().copy()
         return x
 
-    def named(self, point: str) -> str:
+    def name_in_block(self, point: str) -> str:
         return f"blocks.{self.block}.{point}"
 
-    def enter(self, module: Any, args: Any, more: Any) -> None:
+    def enter(self, module: Any, args: Any, kwargs: Any) -> None:
         self.block += 1
 
     def leave(self, module: Any, args: Any, x: torch.Tensor) -> torch.Tensor:
-        """A block's output. Its sum before the MLP goes two ways, and the hook on the norm turns only one."""
-        if (name := self.named("attn_residual")) in self.put:
-            x = self.put[name].to(x) + torch.from_numpy(self.points[self.named("mlp.out")]).to(x)
-        return self.tap(self.named("residual"), x)
+        """Record a block's output, with a patched attn_residual: the norm's hook misses the skip path."""
+        if (name := self.name_in_block("attn_residual")) in self.patch:
+            x = self.patch[name].to(x) + torch.from_numpy(self.points[self.name_in_block("mlp.out")]).to(x)
+        return self.tap(self.name_in_block("residual"), x)
 
-    def seeing_input(self, point: str) -> Any:
-        return lambda module, args, more: ((self.tap(self.named(point), args[0]), *args[1:]), more)
+    def tap_output(self, name: str) -> Any:
+        return lambda module, args, x: self.tap(name, x)
 
-    def seeing_output(self, points: tuple[str, ...]) -> Any:
-        def see(module: Any, args: Any, x: torch.Tensor) -> torch.Tensor:
-            parts = x.chunk(len(points), dim=-1)
-            seen = [self.tap(self.named(point), y) for point, y in zip(points, parts, strict=True)]
-            return seen[0] if len(seen) == 1 else torch.cat(seen, dim=-1)
+    def tap_input(self, point: str) -> Any:
+        return lambda module, args, kwargs: (
+            (self.tap(self.name_in_block(point), args[0]), *args[1:]),
+            kwargs,
+        )
 
-        return see
+    def tap_parts(self, points: tuple[str, ...]) -> Any:
+        def hook(module: Any, args: Any, x: torch.Tensor) -> torch.Tensor:
+            parts = [
+                self.tap(self.name_in_block(point), part)
+                for point, part in zip(points, x.chunk(len(points), dim=-1), strict=True)
+            ]
+            return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+        return hook
 
     def attend(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, *, scaling: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """q (b, h, t, hd), k and v (b, g, s, hd), mask added to scores -> heads (b, t, h, hd), weights."""
         if "attn.q_rotated" in self.layout.inside:
-            q, k = self.tap(self.named("attn.q_rotated"), q), self.tap(self.named("attn.k_rotated"), k)
+            q, k = (
+                self.tap(self.name_in_block("attn.q_rotated"), q),
+                self.tap(self.name_in_block("attn.k_rotated"), k),
+            )
         shared = q.shape[1] // k.shape[1]
         scores = torch.matmul(q, repeat_kv(k, shared).transpose(-1, -2)) * scaling
-        scores = self.tap(self.named("attn.scores"), scores)
+        scores = self.tap(self.name_in_block("attn.scores"), scores)
         masked = scores if mask is None else scores + mask
         weights = torch.softmax(masked, dim=-1, dtype=self.softmax_dtype).to(q.dtype)
-        weights = self.tap(self.named("attn.weights"), weights)
+        weights = self.tap(self.name_in_block("attn.weights"), weights)
         return torch.matmul(weights, repeat_kv(v, shared)).transpose(1, 2).contiguous(), weights
 
 
-def _attention(module: Any, *arrays: Any, run: _Run, scaling: float, **ignored: Any) -> Any:
-    """What transformers calls; the hook on the attention module hands it ``run``."""
+def _attention(module: Any, *arrays: Any, run: _Pass, scaling: float, **ignored: Any) -> Any:
+    """The function that transformers calls; the hook on the attention module passes ``run``."""
     return run.attend(*arrays, scaling=scaling)
 
 

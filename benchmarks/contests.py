@@ -19,8 +19,8 @@ import tinyxp
 from tinyxp import Config, Params
 from tinyxp.bench.limits import product, weights_pass
 from tinyxp.bench.work import ids_of
-from tinyxp.decoding import new_decoder
-from tinyxp.fusion import joined
+from tinyxp.engine import engine_of, new_decoder
+from tinyxp.joint import joined
 from tinyxp.text.windows import Windows
 from tinyxp.train import Recipe, fit
 
@@ -39,7 +39,7 @@ def of_all(config: Config, dtype: str = "float32") -> dict[str, Params]:
     """The same random parameters in each library, as it decodes them fastest."""
     params = tinyxp.init(config)
     adapters = {name: tinyxp.backend(name) for name in LIBRARIES}
-    return {name: b.prepared(params.to(b.xp, dtype=dtype)) for name, b in adapters.items()}
+    return {name: engine_of(b).prepare(params.to(b.xp, dtype=dtype)) for name, b in adapters.items()}
 
 
 def theirs(params: Params, attention: str) -> Any:
@@ -232,9 +232,9 @@ def narrow() -> Contest:
     functions: dict[str, Callable[[], Any]] = {}
     wide = params.to(backend.xp)
     kinds = {
-        "float32": backend.prepared(wide),
-        "bfloat16": backend.prepared(wide.to(dtype="bfloat16")),
-        "int8": backend.int8(wide),
+        "float32": engine_of(backend).prepare(wide),
+        "bfloat16": engine_of(backend).prepare(wide.to(dtype="bfloat16")),
+        "int8": engine_of(backend).quantize(wide),
     }
     for dtype, there in kinds.items():
         functions[f"{dtype} prefill"] = lambda there=there: new_decoder(there, 1, PROMPT)(ids)

@@ -13,6 +13,7 @@ from typing import Any
 
 from tinyxp.bench.memory import memory
 from tinyxp.bench.plan import Plan
+from tinyxp.engine import engine_of
 
 MODEL = "smollm2-135m"
 
@@ -93,7 +94,7 @@ def accuracy(gguf: str, text: str, tokens: int = 1024) -> list[dict[str, Any]]:
         return torch.log_softmax(f(ids)[0].double(), -1)
 
     exact = logs(backend.compile(params))
-    others = {"bfloat16": params.to(dtype="bfloat16"), "int8": backend.int8(params)}
+    others = {"bfloat16": params.to(dtype="bfloat16"), "int8": engine_of(backend).quantize(params)}
     rows = []
     for name, other in others.items():
         found = logs(backend.compile(other))

@@ -19,7 +19,7 @@ from tinyxp import ops
 HEADS, HEAD_DIM = 8, 64
 LENGTHS = (128, 256, 512, 1024, 2048)
 BACKEND = tinyxp.backend("torch")
-ATTENTIONS = {"plain": ops.attention, "fused": BACKEND.kernels["attention"]}
+ATTENTIONS = {"plain": ops.attention, "fused": BACKEND.engine.kernels["attention"]}
 
 
 class Largest(TorchDispatchMode):

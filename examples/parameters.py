@@ -14,7 +14,7 @@ import show
 
 import tinyxp
 from tinyxp import formats
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 MODELS = ("tiny", "book", "gpt2", "gpt2-untied", "smollm2-135m", "qwen2-0.5b")
 GROUPS = ("embed", "pos_embed", "attention", "mlp", "norm", "head")

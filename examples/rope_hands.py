@@ -16,7 +16,7 @@ from trained_model import token_losses, trained_model
 
 import tinyxp
 from tinyxp.config import RopeScaling
-from tinyxp.model import rope_frequencies
+from tinyxp.rope import rope_frequencies
 
 COLUMNS = ("going on", "slow hands halved", "context cut")
 

@@ -66,7 +66,7 @@ def staggered(text, length):
 
 def token_losses(params, ids, tap=None):
     """-log softmax(logits)[next id], in nats. ids (b, t) -> (b, t - 1)."""
-    logits = tinyxp.forward(params, ids[:, :-1], kernels=params.backend.kernels, tap=tap)
+    logits = tinyxp.forward(params, ids[:, :-1], kernels=params.backend.engine.kernels, tap=tap)
     wide = np.asarray(logits, dtype=np.float64)
     chosen = np.take_along_axis(wide, ids[:, 1:, None], axis=-1)[..., 0]
     return np.logaddexp.reduce(wide, axis=-1) - chosen

@@ -16,7 +16,7 @@ import pytest
 import tinyxp
 from tinyxp import Config, Params
 from tinyxp.config import GPT2
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 with contextlib.suppress(ImportError):
     import torch

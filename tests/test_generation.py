@@ -14,7 +14,7 @@ from tests.reference import GPT2_CONFIG, IDS, LLAMA_CONFIG, drawn, filled, host
 from tinyxp import Config, Params, forward, generate, stream
 from tinyxp.decoding import CHUNK
 from tinyxp.generation import AHEAD
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 SCRIPT_CONFIG = Config(
     vocab_size=12, d_model=24, n_layers=1, n_heads=1, n_kv_heads=1, head_dim=24, d_ff=1, max_seq_len=32

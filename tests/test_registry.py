@@ -17,6 +17,7 @@ import pytest
 
 import tinyxp
 from tinyxp import available_backends
+from tinyxp.dtypes import dtype_name
 
 SOURCE = Path(tinyxp.__file__).parent
 FRAMEWORKS = {
@@ -307,5 +308,5 @@ def test_dtypes_need_not_be_hashable_nor_comparable_with_another_library_s() -> 
 
         __hash__ = str.__hash__
 
-    assert tinyxp.dtype_name(Dtype()) == "float32"
-    assert tinyxp.dtype_name("acme.float32") == tinyxp.dtype_name(Touchy("acme.float32"))
+    assert dtype_name(Dtype()) == "float32"
+    assert dtype_name("acme.float32") == dtype_name(Touchy("acme.float32"))

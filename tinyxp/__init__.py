@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tinyxp.cache import Cache, new_cache
     from tinyxp.config import Config
-    from tinyxp.doctor.comparing import compare
+    from tinyxp.doctor.comparison import compare
     from tinyxp.doctor.diagnosing import diagnose
     from tinyxp.errors import CheckpointError, UnsupportedModelError
     from tinyxp.formats import load, save
     from tinyxp.generation import generate, stream
+    from tinyxp.initialization import init
     from tinyxp.model import extend, forward, loss
-    from tinyxp.params import Params, count_parameters, init
+    from tinyxp.params import Params
     from tinyxp.registry import Backend, available_backends, backend
+    from tinyxp.shapes import count_parameters
     from tinyxp.text.tokenizer import load_tokenizer
     from tinyxp.tracing import trace
 
@@ -58,13 +60,13 @@ _HOME = {
     "UnsupportedModelError": "errors",
     "available_backends": "registry",
     "backend": "registry",
-    "compare": "doctor.comparing",
-    "count_parameters": "params",
+    "compare": "doctor.comparison",
+    "count_parameters": "shapes",
     "diagnose": "doctor.diagnosing",
     "extend": "model",
     "forward": "model",
     "generate": "generation",
-    "init": "params",
+    "init": "initialization",
     "load": "formats",
     "load_tokenizer": "text.tokenizer",
     "loss": "model",

@@ -5,13 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinyxp.checks import as_flag, as_integer, as_positive
 
-NORMS = ("rms", "layer")
+
+class Norm(NamedTuple):
+    """One kind of norm: the kernel that computes it, and the parameters that the kernel takes."""
+
+    kernel: str
+    parts: tuple[str, ...]
+
+
+class Mlp(NamedTuple):
+    """One kind of MLP: W_down act(W_up x) or, gated, W_down (act(W_gate x) * W_up x)."""
+
+    activation: str  # the kernel that computes act
+    gated: bool = False
+
+
+NORMS = {"rms": Norm("rms_norm", ("weight",)), "layer": Norm("layer_norm", ("weight", "bias"))}
 POSITIONS = ("rope", "learned")
-MLPS = ("swiglu", "gelu_tanh", "gelu")
+MLPS = {
+    "swiglu": Mlp("silu", gated=True),
+    "gelu_tanh": Mlp("gelu_tanh"),
+    "gelu": Mlp("gelu"),
+    "relu2": Mlp("relu2"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +101,10 @@ class Config:
     d_model / n_heads); ``d_ff`` (f); ``max_seq_len`` positions; ``rope_theta`` and ``rope_scaling``
     (a RopeScaling, Hugging Face's dict, or None); ``norm_eps``; ``tie_embeddings`` (the head is the
     embedding); ``norm`` "rms" or "layer"; ``position`` "rope" or "learned"; ``mlp`` "swiglu",
-    "gelu_tanh" or "gelu"; ``attn_bias`` (of q, k and v), ``attn_out_bias``, ``mlp_bias``.
+    "gelu_tanh", "gelu" or "relu2"; ``attn_bias`` (of q, k and v), ``attn_out_bias``, ``mlp_bias``,
+    ``head_bias``.
 
-    Raises ValueError naming the field for anything else. Hashable, so static under every jit.
+    Raise ValueError naming the field for anything else. Hashable, so static under every jit.
     """
 
     vocab_size: int = 128
@@ -104,6 +125,7 @@ class Config:
     attn_bias: bool = False
     attn_out_bias: bool = False
     mlp_bias: bool = False
+    head_bias: bool = False
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "max_seq_len"):
@@ -119,7 +141,7 @@ class Config:
         _set(self, "head_dim", as_integer("head_dim", self.head_dim, low=1))
         for name in ("rope_theta", "norm_eps"):
             _set(self, name, as_positive(name, getattr(self, name)))
-        for name in ("tie_embeddings", "attn_bias", "attn_out_bias", "mlp_bias"):
+        for name in ("tie_embeddings", "attn_bias", "attn_out_bias", "mlp_bias", "head_bias"):
             as_flag(name, getattr(self, name))
         for name, known in (("norm", NORMS), ("position", POSITIONS), ("mlp", MLPS)):
             if not isinstance(getattr(self, name), str) or getattr(self, name) not in known:

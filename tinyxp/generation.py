@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinyxp.checks import as_flag, as_integer, is_integer
-from tinyxp.decoding import Decoder, new_decoder
-from tinyxp.inputs import Range, as_params, host_integers, host_mask
+from tinyxp.decoding import Decoder
+from tinyxp.engine import new_decoder
+from tinyxp.inputs import Bounds, as_host_integers, as_host_mask, as_params
 from tinyxp.params import Params
 from tinyxp.sampling import Sampler
 from tinyxp.typing import Array, Namespace
 
-AHEAD = 256
-"""New columns that a cache has room for at first; it grows as they are used, since most texts end early."""
+ROOM = 256
+"""New columns that a cache has room for at first. It grows as they are used: most texts end early."""
 
 
 def generate(
@@ -36,26 +37,26 @@ def generate(
     vocab_size: int | None = None,
     xp: Namespace | None = None,
 ) -> Array:
-    """Continues each row of ids and returns the new ids alone.
+    """Continue each row of ids and return the new ids alone.
 
     Shapes: ids (b, t) integers, mask (b, t) True on real tokens (padding on either side) -> (b, m) integers
     of the parameters' library, m at most ``max_new_tokens``.
 
-    ``temperature`` 0 takes the likeliest token; above 0 one is drawn after temperature, ``top_k`` and
-    ``top_p``, in that order: row r takes its uniforms from ``numpy.random.default_rng([seed, r])``, and a
-    token is the inverse of the cumulative distribution in id order, so that a seed gives the same ids on
-    every backend and in every batch (but for a draw within rounding of a boundary). A row ends with an id of
-    ``eos`` (one, several or None), which it keeps, and is filled with ``pad`` from there; all rows ended, so
-    does the generation. ``cache=False`` runs the whole sequence again at each step, on purpose.
-    ``overflow="slide"`` goes on beyond max_seq_len with the last max_seq_len ids, positions from 0; "raise"
-    raises before any computing where positions are learned (rotary ones may exceed max_seq_len).
-    ``vocab_size`` limits the ids to those below it, for a model whose vocabulary exceeds its tokenizer's.
+    ``temperature`` 0 takes the likeliest token. Above 0 a token is drawn after temperature, ``top_k`` and
+    ``top_p``, in that order. Row r takes its uniforms from ``numpy.random.default_rng([seed, r])``, and a
+    token is the inverse of the cumulative distribution in id order. So a seed gives the same ids on every
+    backend and in every batch, except for a draw within rounding of a boundary. A row ends with an id of
+    ``eos`` (one, several or None), which it keeps, and is filled with ``pad`` from there. Generation ends
+    when all rows have ended. ``cache=False`` runs the whole sequence again at each step, on purpose.
+    ``overflow="slide"`` continues beyond max_seq_len with the last max_seq_len ids, positions from 0;
+    "raise" raises before any computation if positions are learned (rotary ones may exceed max_seq_len).
+    ``vocab_size`` limits the ids to those below it, for a model with a larger vocabulary than its tokenizer.
 
-    Raises ValueError naming the argument and its limit, and the step whose logits are not finite.
+    Raise ValueError naming the argument and its limit, or the step whose logits are not finite.
     """
-    run = _checked(params, ids, max_new_tokens, eos, pad, mask, cache, overflow, vocab_size, xp)
+    run = _check(params, ids, max_new_tokens, _Settings(eos, pad, mask, cache, overflow, vocab_size), xp)
     sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    steps = list(_steps(run, sampler, ahead=True))
+    steps = list(_steps(run, sampler, loop=True))
     return _as_ids(run, np.stack(steps, axis=1) if steps else run.ids[:, :0])
 
 
@@ -76,13 +77,25 @@ def stream(
     vocab_size: int | None = None,
     xp: Namespace | None = None,
 ) -> Iterator[Array]:
-    """The same as ``generate``, step by step: yields the next id of every row, (b,), as soon as it is known.
+    """Continue each row of ids, yielding the next id of every row, (b,), as soon as it is known.
 
-    The arguments are checked at the call, before the first step.
+    The ids are those that ``generate`` returns for the same arguments, which it documents. The arguments are
+    checked at the call, before the first step.
     """
-    run = _checked(params, ids, max_new_tokens, eos, pad, mask, cache, overflow, vocab_size, xp)
+    run = _check(params, ids, max_new_tokens, _Settings(eos, pad, mask, cache, overflow, vocab_size), xp)
     sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     return (_as_ids(run, step) for step in _steps(run, sampler))
+
+
+class _Settings(NamedTuple):
+    """The arguments of a generation that neither choose among likely tokens nor convert anything."""
+
+    eos: int | Iterable[int] | None
+    pad: int
+    mask: Any
+    cache: bool
+    overflow: str
+    vocab_size: int | None
 
 
 @dataclass(frozen=True)
@@ -96,28 +109,18 @@ class _Run:
     eos: list[int]
     pad: int
     cached: bool
-    window: int | None  # how many ids a step may see; None where there is no end
+    window: int | None  # how many ids a step may see; None for no limit
     vocab_size: int  # ids below this may be chosen
 
 
-def _checked(
-    params: Params,
-    ids: Any,
-    max_new_tokens: int,
-    eos: int | Iterable[int] | None,
-    pad: int,
-    mask: Any,
-    cache: bool,
-    overflow: str,
-    vocab_size: int | None,
-    xp: Namespace | None,
-) -> _Run:
+def _check(params: Params, ids: Any, max_new_tokens: int, settings: _Settings, xp: Namespace | None) -> _Run:
+    eos, pad, mask, cache, overflow, vocab_size = settings
     params = as_params(params, xp)
     config, n = params.config, params.config.vocab_size
     if not params.backend.is_concrete(params["embed.weight"]):
         raise ValueError("params have no values here (under a trace, or on meta); generation needs them")
-    ids = host_integers(ids, Range("ids", n, "the vocabulary size"))
-    mask = np.ones(ids.shape, dtype=bool) if mask is None else host_mask(mask, ids.shape)
+    ids = as_host_integers(ids, Bounds("ids", n, "the vocabulary size"))
+    mask = np.ones(ids.shape, dtype=bool) if mask is None else as_host_mask(mask, ids.shape)
     lengths = mask.sum(axis=1)
     if not lengths.all():
         raise ValueError(f"mask has no real token in row {int(np.argmin(lengths))}")
@@ -147,26 +150,26 @@ def _checked(
     )
 
 
-def _steps(run: _Run, sampler: Sampler, *, ahead: bool = False) -> Iterator[np.ndarray]:
+def _steps(run: _Run, sampler: Sampler, *, loop: bool = False) -> Iterator[np.ndarray]:
     """The next id of each row, (b,), step by step, until every row has ended.
 
-    ``ahead``: nobody waits for the single step, so that a decoder may choose the likeliest tokens itself.
+    With ``loop`` nothing waits for single steps, so a decoder may choose the likeliest tokens itself.
     """
     b, t = run.ids.shape
     streams = sampler.streams(b)
     rows = [row[real].tolist() for row, real in zip(run.ids, run.mask, strict=True)]
     ended = np.zeros(b, dtype=bool)
     decoder, new = None, np.zeros(b, dtype=np.int64)
-    ahead = ahead and sampler.temperature == 0.0 and run.window is None
+    loop = loop and sampler.temperature == 0.0 and run.window is None
     for step in range(run.max_new_tokens):
         outgrown = run.window is not None and max(map(len, rows)) > run.window
         if outgrown or not run.cached:
-            logits = _whole(run, rows)
+            logits = _recompute(run, rows)
         elif decoder is None:
-            decoder = new_decoder(run.params, b, t + min(run.max_new_tokens - 1, AHEAD))
+            decoder = new_decoder(run.params, b, t + min(run.max_new_tokens - 1, ROOM))
             logits = decoder(run.ids, None if run.mask.all() else run.mask)
-        elif ahead and decoder.goes_ahead:
-            yield from _ahead(run, decoder, new, ended, step)
+        elif loop and decoder.loops:
+            yield from _greedy_steps(run, decoder, new, ended, step)
             return
         else:
             logits = decoder(new[:, None])
@@ -181,16 +184,16 @@ def _steps(run: _Run, sampler: Sampler, *, ahead: bool = False) -> Iterator[np.n
             row.append(token)
 
 
-def _ahead(
+def _greedy_steps(
     run: _Run, decoder: Decoder, new: np.ndarray, ended: np.ndarray, step: int
 ) -> Iterator[np.ndarray]:
-    """The same from ``step`` on, the likeliest tokens, as many at a time as the decoder chooses."""
+    """The likeliest id of each row, (b,), from ``step`` on, as many at a time as the decoder chooses."""
     n = run.params.config.vocab_size
     ends, allowed = np.isin(np.arange(n), run.eos), np.arange(n) < run.vocab_size
     while step < run.max_new_tokens and not ended.all():
-        ids, finite = decoder.ahead(new, ended, run.max_new_tokens - step, ends, allowed)
-        for new, fine in zip(ids.T, finite.T, strict=True):
-            _check_finite(fine, step)
+        ids, finite = decoder.decode_greedily(new, ended, run.max_new_tokens - step, ends, allowed)
+        for new, row_finite in zip(ids.T, finite.T, strict=True):
+            _check_finite(row_finite, step)
             yield np.where(ended, run.pad, new)
             ended = ended | ends[new]
             step += 1
@@ -201,8 +204,8 @@ def _check_finite(finite: np.ndarray, step: int) -> None:
         raise ValueError(f"logits of row {int(np.argmin(finite))} are not finite at step {step}")
 
 
-def _whole(run: _Run, rows: list[list[int]]) -> np.ndarray:
-    """The last logits of each row (b, n), from all that a step may see of it, computed afresh."""
+def _recompute(run: _Run, rows: list[list[int]]) -> np.ndarray:
+    """The last logits of each row (b, n), computed afresh from all ids that a step may see."""
     seen = [row if run.window is None else row[-run.window :] for row in rows]
     width = max(map(len, seen))
     ids = np.asarray([[0] * (width - len(row)) + row for row in seen])

@@ -1,21 +1,18 @@
-"""The edge of the model: what callers hand in is checked here, once, and becomes arrays of one library."""
+"""The edge of the model: arguments are checked here, once, and converted to arrays of one library."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinyxp import registry
-from tinyxp.dtypes import bare_name, dtype_name
+from tinyxp.dtypes import bare_name
 from tinyxp.ops import IGNORED, Kernels, cast, untapped
 from tinyxp.params import Params
 from tinyxp.registry import Backend
 from tinyxp.typing import Array, Namespace, Tap
-
-if TYPE_CHECKING:
-    from tinyxp.cache import Cache
 
 
 class Inputs(NamedTuple):
@@ -28,7 +25,7 @@ class Inputs(NamedTuple):
 
 
 def as_params(params: Params, xp: Namespace | None) -> Params:
-    """params as arrays of ``xp``, or as they are where xp is None or theirs."""
+    """Return params as arrays of ``xp``, or unchanged if xp is None or their own."""
     if not isinstance(params, Params):
         raise ValueError(f"params is a {type(params).__name__}; it must be tinyxp.Params")
     if xp is None or registry.backend(xp) is params.backend:
@@ -36,16 +33,17 @@ def as_params(params: Params, xp: Namespace | None) -> Params:
     return params.to(xp)
 
 
-def prepare(params: Params, ids: Any, positions: Any, mask: Any, xp: Namespace | None) -> Inputs:
-    """Checks and converts what forward, loss and extend share; raises ValueError naming what is wrong."""
+def check_inputs(params: Params, ids: Any, positions: Any, mask: Any, xp: Namespace | None) -> Inputs:
+    """Check and convert the arguments that forward, loss and extend share; ValueError naming a wrong one."""
     params = as_params(params, xp)
     config, backend, device = params.config, params.backend, params.device
-    ids = integers(ids, Range("ids", config.vocab_size, "the vocabulary size"), backend, device)
+    ids = as_integers(ids, Bounds("ids", config.vocab_size, "the vocabulary size"), backend, device)
     b, t = ids.shape
     if positions is not None:
-        largest = Range("positions", 2**31, "the limit")  # int32's, the narrowest index of a backend
-        learned = Range("positions", config.max_seq_len, "max_seq_len")
-        positions = integers(positions, learned if config.position == "learned" else largest, backend, device)
+        largest = Bounds("positions", 2**31, "the limit")  # int32's, the narrowest index of a backend
+        learned = Bounds("positions", config.max_seq_len, "max_seq_len")
+        bounds = learned if config.position == "learned" else largest
+        positions = as_integers(positions, bounds, backend, device)
         if positions.shape not in ((1, t), (b, t)):
             raise ValueError(f"positions has shape {tuple(positions.shape)}; ids has {(b, t)}")
     if mask is not None:
@@ -53,73 +51,41 @@ def prepare(params: Params, ids: Any, positions: Any, mask: Any, xp: Namespace |
     return Inputs(params, ids, positions, mask)
 
 
-def as_kernels(given: Any) -> Kernels:
-    """None, a Kernels record or a mapping of names in ops to functions -> Kernels."""
-    if given is None:
+def as_kernels(kernels: Any) -> Kernels:
+    """Return Kernels from None, a Kernels record, or a mapping of names in ``ops`` to functions."""
+    if kernels is None:
         return Kernels()
-    if isinstance(given, Kernels):
-        return given
-    if not isinstance(given, Mapping):
-        raise ValueError(f"kernels is {given!r}; it must map names in tinyxp.ops to functions")
-    for name, function in given.items():
+    if isinstance(kernels, Kernels):
+        return kernels
+    if not isinstance(kernels, Mapping):
+        raise ValueError(f"kernels is {kernels!r}; it must map names in tinyxp.ops to functions")
+    for name, function in kernels.items():
         if name not in Kernels._fields:
             raise ValueError(f"kernels names {name!r}; known are {', '.join(Kernels._fields)}")
         if not callable(function):
             raise ValueError(f"kernels maps {name!r} to {function!r}; it must be a function")
-    return Kernels(**given)
+    return Kernels(**kernels)
 
 
-def as_tap(given: Any) -> Tap:
-    """None or a function of a name and an array -> a tap."""
-    if given is not None and not callable(given):
-        raise ValueError(f"tap is {given!r}; it must be a function of a name and an array")
-    return given or untapped
+def as_tap(tap: Any) -> Tap:
+    """Return a tap from None or a function of a name and an array."""
+    if tap is not None and not callable(tap):
+        raise ValueError(f"tap is {tap!r}; it must be a function of a name and an array")
+    return tap or untapped
 
 
-def targets_like(targets: Any, shape: tuple[int, ...], inputs: Inputs) -> Array:
-    """Targets (b, t) in the vocabulary, or -100 where nothing is to be predicted."""
-    params = inputs.params
-    limits = Range("targets", params.config.vocab_size, "the vocabulary size", besides=IGNORED)
-    wanted = integers(targets, limits, params.backend, params.device)
-    if tuple(wanted.shape) != shape:
-        raise ValueError(f"targets has shape {tuple(wanted.shape)}; ids has {shape}")
-    return wanted
+def as_targets(targets: Any, inputs: Inputs) -> Array:
+    """Return targets (b, t) as the library's own: ids of the vocabulary, or -100 for no target."""
+    params, shape = inputs.params, tuple(inputs.ids.shape)
+    bounds = Bounds("targets", params.config.vocab_size, "the vocabulary size", besides=IGNORED)
+    checked = as_integers(targets, bounds, params.backend, params.device)
+    if tuple(checked.shape) != shape:
+        raise ValueError(f"targets has shape {tuple(checked.shape)}; ids has {shape}")
+    return checked
 
 
-def check_learned_positions(inputs: Inputs, positions: Array) -> None:
-    """Raises ValueError where counting learned positions reaches max_seq_len; rotary ones have no end."""
-    config, backend = inputs.params.config, inputs.params.backend
-    if config.position != "learned" or inputs.positions is not None:
-        return
-    known = inputs.ids.shape[1] if inputs.mask is None else 0
-    if known <= config.max_seq_len and backend.is_concrete(positions):
-        known = int(backend.to_numpy(positions).max()) + 1
-    if known > config.max_seq_len:
-        raise ValueError(f"positions: {known} > {config.max_seq_len}, the max_seq_len of this model")
-
-
-def check_cache(inputs: Inputs, cache: Cache) -> None:
-    """Raises ValueError where a cache is not of these parameters and ids, or has fewer than t slots left."""
-    params, backend, (b, t) = inputs.params, inputs.params.backend, inputs.ids.shape
-    if not backend.is_array(cache.real):
-        raise ValueError(f"cache holds no arrays of {backend.name}, which the parameters are of")
-    config, (rows, slots) = params.config, cache.real.shape
-    if rows != b:
-        raise ValueError(f"ids has {b} rows; the cache has {rows}")
-    wanted = (config.n_layers, b, config.n_kv_heads, slots, config.head_dim)
-    found = (len(cache.keys), *cache.keys[0].shape)
-    if found != wanted or cache.keys[0].dtype != params.dtype:
-        raise ValueError(
-            f"cache has (layers, rows, heads, slots, head_dim) {found} in {dtype_name(cache.keys[0].dtype)}; "
-            f"the parameters want {wanted} in {dtype_name(params.dtype)}"
-        )
-    known = t + int(cache.used) if backend.is_concrete(cache.used) else t
-    if known > slots:
-        raise ValueError(f"cache length: {known} columns > {slots}, the length of this cache")
-
-
-class Range(NamedTuple):
-    """What integers of a field may be: 0 up to ``high``, which ``what`` names, or ``besides``."""
+class Bounds(NamedTuple):
+    """The integers that a field may hold: from 0 to below ``high``, which ``what`` names, or ``besides``."""
 
     field: str
     high: int
@@ -127,26 +93,26 @@ class Range(NamedTuple):
     besides: int | None = None
 
 
-def integers(x: Any, limits: Range, backend: Backend, device: Any) -> Array:
-    """Integers (b, t), neither of them 0, within their limits, in the dtype that the backend indexes with.
+def as_integers(x: Any, bounds: Bounds, backend: Backend, device: Any) -> Array:
+    """Return integers (b, t) within bounds, b and t at least 1, in the dtype that the backend indexes with.
 
-    Lists and arrays of other libraries are checked on NumPy, before any library could wrap or clip them;
-    the backend's own wherever their values can be read: not under jit or on torch's meta device.
+    Lists and arrays of other libraries are checked on NumPy, before any library could wrap or clip them. The
+    backend's own arrays are checked if their values can be read: not under jit, nor without memory.
     """
     if not _is_native(x, backend):
-        return backend.from_numpy(host_integers(x, limits).astype(backend.index_dtype), device=device)
-    _check_form(x, limits.field)
+        return backend.from_numpy(as_host_integers(x, bounds).astype(backend.index_dtype), device=device)
+    _check_form(x, bounds.field)
     if backend.is_concrete(x):
-        _check_values(backend.to_numpy(x), limits)
-    wanted: Array = cast(x, getattr(backend.xp, backend.index_dtype), xp=backend.xp)
-    return wanted
+        _check_values(backend.to_numpy(x), bounds)
+    indices: Array = cast(x, getattr(backend.xp, backend.index_dtype), xp=backend.xp)
+    return indices
 
 
-def host_integers(x: Any, limits: Range) -> np.ndarray:
-    """The same, on NumPy as int64."""
-    host = _to_host(limits.field, x)
-    _check_form(host, limits.field)
-    _check_values(host, limits)
+def as_host_integers(x: Any, bounds: Bounds) -> np.ndarray:
+    """Return integers (b, t) within bounds, b and t at least 1, on NumPy as int64."""
+    host = _to_host(bounds.field, x)
+    _check_form(host, bounds.field)
+    _check_values(host, bounds)
     return host.astype(np.int64)
 
 
@@ -160,21 +126,21 @@ def _check_form(x: Any, field: str) -> None:
         raise ValueError(f"{field} has dtype {_kind(x)}; it must be an integer dtype")
 
 
-def _check_values(x: np.ndarray, limits: Range) -> None:
-    counted = x if limits.besides is None else x[x != limits.besides]
+def _check_values(x: np.ndarray, bounds: Bounds) -> None:
+    counted = x if bounds.besides is None else x[x != bounds.besides]
     for extreme in (int(counted.min(initial=0)), int(counted.max(initial=0))):
-        if not 0 <= extreme < limits.high:
-            most = f"{limits.what} {limits.high}"
-            besides = "" if limits.besides is None else f"; {limits.besides} marks one that is left out"
+        if not 0 <= extreme < bounds.high:
+            most = f"{bounds.what} {bounds.high}"
+            besides = "" if bounds.besides is None else f"; {bounds.besides} marks an excluded position"
             raise ValueError(
-                f"{limits.field} holds {extreme}; it must be 0 or more and below {most}{besides}"
+                f"{bounds.field} holds {extreme}; it must be 0 or more and below {most}{besides}"
             )
 
 
 def as_mask(mask: Any, shape: tuple[int, ...], backend: Backend, device: Any) -> Array:
-    """A mask (b, t), True (or 1) on real tokens, False (or 0) on padding, as bool of the backend."""
+    """Return a mask (b, t), True (or 1) on real tokens, False (or 0) on padding, as bool of the backend."""
     if not _is_native(mask, backend):
-        return backend.from_numpy(host_mask(mask, shape), device=device)
+        return backend.from_numpy(as_host_mask(mask, shape), device=device)
     _check_mask_form(mask, shape)
     if backend.is_concrete(mask):
         _check_mask_values(backend.to_numpy(mask))
@@ -182,8 +148,8 @@ def as_mask(mask: Any, shape: tuple[int, ...], backend: Backend, device: Any) ->
     return bools
 
 
-def host_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """The same, on NumPy."""
+def as_host_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a mask (b, t), True on real tokens, False on padding, as bool on NumPy."""
     host = _to_host("mask", mask)
     _check_mask_form(host, shape)
     _check_mask_values(host)
@@ -210,7 +176,7 @@ def _is_native(x: Any, backend: Backend) -> bool:
 
 
 def _to_host(field: str, x: Any) -> np.ndarray:
-    """Lists, NumPy arrays and arrays of any known library on NumPy."""
+    """Convert lists, NumPy arrays and arrays of any known library to NumPy."""
     if not isinstance(x, np.ndarray) and hasattr(x, "dtype") and hasattr(x, "shape"):
         owner = registry.backend_of(x)
         if not owner.is_concrete(x):

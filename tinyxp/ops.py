@@ -8,7 +8,7 @@ functions in ``Kernels``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,21 @@ def linear(x: Array, weight: Array, bias: Array | None = None, *, xp: Namespace)
     """x W^T + b. x (..., i), weight (o, i), bias (o,) -> (..., o)."""
     y: Array = xp.matmul(x, xp.matrix_transpose(cast(weight, x.dtype, xp=xp)))
     return y if bias is None else y + cast(bias, x.dtype, xp=xp)
+
+
+def project(
+    x: Array,
+    weights: Mapping[str, Array],
+    names: Sequence[str],
+    *,
+    xp: Namespace,
+    linear: Callable[..., Array] = linear,
+) -> list[Array]:
+    """x W^T + b for each of several linear maps of one input, given one block's parameters and their names.
+
+    x (..., i) -> (..., o) for each name, with its ``.weight`` (o, i) and, if there is one, ``.bias`` (o,).
+    """
+    return [linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"), xp=xp) for name in names]
 
 
 def layer_norm(x: Array, weight: Array, bias: Array, eps: float, *, xp: Namespace) -> Array:
@@ -95,6 +110,13 @@ def gelu(x: Array, *, xp: Namespace) -> Array:
     """x/2 (1 + erf(x / sqrt(2))), elementwise: the exact GELU (Hendrycks & Gimpel, 2016)."""
     wide = widen(x, xp=xp)
     return cast(0.5 * wide * (1.0 + erf(wide * math.sqrt(0.5), xp=xp)), x.dtype, xp=xp)
+
+
+def relu2(x: Array, *, xp: Namespace) -> Array:
+    """max(x, 0)^2, elementwise (So et al., 2021)."""
+    positive = xp.where(x < 0.0, 0.0, x)  # NaN stays NaN
+    squared: Array = positive * positive
+    return squared
 
 
 def erf(x: Array, *, xp: Namespace) -> Array:
@@ -181,26 +203,29 @@ def linear_cross_entropy(
     x: Array,
     weight: Array,
     targets: Array,
+    bias: Array | None = None,
     *,
     xp: Namespace,
     linear: Callable[..., Array] = linear,
 ) -> Array:
-    """``cross_entropy`` of the logits x W^T, which a twin need not hold all at once.
+    """``cross_entropy`` of the logits x W^T + b, which a faster kernel need not hold all at once.
 
-    x (b, t, d), weight (n, d), targets (b, t) integers -> () in float32 at least.
+    x (b, t, d), weight (n, d), targets (b, t) integers, bias (n,) -> () in float32 at least.
     """
-    return cross_entropy(linear(x, weight, None, xp=xp), targets, xp=xp)
+    return cross_entropy(linear(x, weight, bias, xp=xp), targets, xp=xp)
 
 
 class Kernels(NamedTuple):
     """The functions that a backend or a caller may replace, each by one of the same signature."""
 
     linear: Callable[..., Array] = linear
+    project: Callable[..., list[Array]] = project
     layer_norm: Callable[..., Array] = layer_norm
     rms_norm: Callable[..., Array] = rms_norm
     silu: Callable[..., Array] = silu
     gelu_tanh: Callable[..., Array] = gelu_tanh
     gelu: Callable[..., Array] = gelu
+    relu2: Callable[..., Array] = relu2
     rotary: Callable[..., Array] = rotary
     attention: Callable[..., Array] = attention
     write_cache: Callable[..., Array] = write_cache

@@ -1,23 +1,17 @@
-"""The parameters of a decoder: a read-only mapping of names to arrays, their shapes, their first values."""
+"""The parameters of a decoder: a read-only mapping of names to arrays."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from tinyxp import registry
-from tinyxp.checks import as_integer
 from tinyxp.config import Config
 from tinyxp.dtypes import dtype_name
+from tinyxp.joint import join_block
 from tinyxp.registry import Backend
+from tinyxp.shapes import as_config, block_shapes, count_parameters, parameter_shapes
 from tinyxp.typing import Array, Namespace
-
-Shapes = dict[str, tuple[int, ...]]
-
-INIT_STD = 0.02
 
 
 class Params(Mapping[str, Array]):
@@ -80,25 +74,33 @@ class Params(Mapping[str, Array]):
         return self
 
     @classmethod
-    def made_when_asked(cls, arrays: Mapping[str, Array], config: Config, backend: Backend) -> Params:
-        """Parameters whose mapping makes each array when it is asked for; nothing is read or checked here."""
+    def lazy(cls, arrays: Mapping[str, Array], config: Config, backend: Backend) -> Params:
+        """Return parameters over a mapping that creates each array on demand; nothing is read or checked."""
         self = object.__new__(cls)
         self._set(arrays, (tuple(arrays), config), backend)
         return self
 
-    def held_as(
+    def replace(
         self,
         arrays: Mapping[str, Array],
         blocks: list[dict[str, Array]] | None = None,
         config: Config | None = None,
     ) -> Params:
-        """The same parameters in another form: the mapping that holds them, what ``block(i)`` gives, and the
-        config where that changes too.
+        """Return parameters over another mapping, unchecked: what ``block(i)`` returns, and the config, may
+        change with it.
         """
         changed = object.__new__(Params)
         static = self._static if config is None else (tuple(arrays), config)
         changed._set(arrays, static, self._backend, blocks)
         return changed
+
+    def join(self) -> Params:
+        """Return these parameters, whose ``block(i)`` holds joint projections too if they are adjacent."""
+        backend = self.backend
+        if self.is_joined or not backend.has_views:
+            return self
+        blocks = [join_block(self.block(i), backend) for i in range(self.config.n_layers)]
+        return self.replace(self._arrays, blocks)
 
     @property
     def is_joined(self) -> bool:
@@ -199,13 +201,6 @@ class Params(Mapping[str, Array]):
         return f"<Params of {library}: {len(self)} arrays, {total:,} numbers, {dtype}>"
 
 
-def as_config(config: Any) -> Config:
-    """config; ValueError where it is none."""
-    if not isinstance(config, Config):
-        raise ValueError(f"config is a {type(config).__name__}; it must be tinyxp.Config")
-    return config
-
-
 def _owner(name: str, x: Array) -> Backend:
     """The library of a parameter; ValueError naming it where it is no floating array of a known one."""
     try:
@@ -214,104 +209,3 @@ def _owner(name: str, x: Array) -> Backend:
     except ValueError as error:
         raise ValueError(f"parameter {name}: {error}") from None
     return owner
-
-
-def block_shapes(config: Config) -> Shapes:
-    """The parameters of one block, name -> shape."""
-    d, f = config.d_model, config.d_ff
-    q_width, kv_width = config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim
-
-    def norm(name: str) -> Shapes:
-        kinds = ("weight", "bias") if config.norm == "layer" else ("weight",)
-        return {f"{name}.{kind}": (d,) for kind in kinds}
-
-    def linear(name: str, out: int, into: int, bias: bool) -> Shapes:
-        weight: Shapes = {f"{name}.weight": (out, into)}
-        return weight | {f"{name}.bias": (out,)} if bias else weight
-
-    return (
-        norm("attn_norm")
-        | linear("attn.q", q_width, d, config.attn_bias)
-        | linear("attn.k", kv_width, d, config.attn_bias)
-        | linear("attn.v", kv_width, d, config.attn_bias)
-        | linear("attn.o", d, q_width, config.attn_out_bias)
-        | norm("mlp_norm")
-        | (linear("mlp.gate", f, d, config.mlp_bias) if config.mlp == "swiglu" else {})
-        | linear("mlp.up", f, d, config.mlp_bias)
-        | linear("mlp.down", d, f, config.mlp_bias)
-    )
-
-
-def parameter_shapes(config: Config) -> Shapes:
-    """All parameters in the order of the forward pass, name -> shape."""
-    n, d = config.vocab_size, config.d_model
-    shapes: Shapes = {"embed.weight": (n, d)}
-    if config.position == "learned":
-        shapes["pos_embed.weight"] = (config.max_seq_len, d)
-    for i in range(config.n_layers):
-        shapes |= {f"blocks.{i}.{name}": shape for name, shape in block_shapes(config).items()}
-    shapes["final_norm.weight"] = (d,)
-    if config.norm == "layer":
-        shapes["final_norm.bias"] = (d,)
-    if not config.tie_embeddings:
-        shapes["head.weight"] = (n, d)
-    return shapes
-
-
-def count_parameters(config: Config) -> dict[str, int]:
-    """How many numbers the model holds, by group and in ``total``; a tied head counts once, in ``embed``.
-
-    embed n d; pos_embed max_seq_len d; attention L (2 h + 2 g) hd d; mlp 3 L f d (2 L f d without a gate);
-    norm (2 L + 1) d, twice that with biases; head n d where untied; biases count with their matrix.
-    """
-    c = as_config(config)
-    d, q_width, kv_width = c.d_model, c.n_heads * c.head_dim, c.n_kv_heads * c.head_dim
-    inner = 2 if c.mlp == "swiglu" else 1
-    attention = 2 * d * (q_width + kv_width)
-    attention += (q_width + 2 * kv_width) * c.attn_bias + d * c.attn_out_bias
-    mlp = (inner + 1) * c.d_ff * d + (inner * c.d_ff + d) * c.mlp_bias
-    counts = {
-        "embed": c.vocab_size * d,
-        "pos_embed": c.max_seq_len * d * (c.position == "learned"),
-        "attention": c.n_layers * attention,
-        "mlp": c.n_layers * mlp,
-        "norm": (2 * c.n_layers + 1) * d * (2 if c.norm == "layer" else 1),
-        "head": 0 if c.tie_embeddings else c.vocab_size * d,
-    }
-    return counts | {"total": sum(counts.values())}
-
-
-def init(
-    config: Config,
-    *,
-    seed: int = 0,
-    xp: Namespace = np,
-    dtype: str = "float32",
-    device: Any = None,
-) -> Params:
-    """Random parameters after GPT-2's scheme: matrices normal with standard deviation 0.02, and
-    0.02 / sqrt(2 L) for the two of each block that write into the residual stream; norm weights 1, biases 0.
-
-    The same numbers on every backend: they are drawn in float64 on the host from
-    ``numpy.random.default_rng(seed)``, in the order of ``parameter_shapes``, and rounded to ``dtype``.
-    (Radford et al., 2019.)
-    """
-    as_config(config)
-    seed = as_integer("seed", seed, low=0)
-    target = registry.backend(xp)
-    target.dtype(dtype)
-    rng = np.random.default_rng(seed)
-    residual_std = INIT_STD / math.sqrt(2 * config.n_layers)
-    arrays: dict[str, Array] = {}
-    for name, shape in parameter_shapes(config).items():
-        if name.endswith(".bias"):
-            host = np.zeros(shape)
-        elif len(shape) == 1:
-            host = np.ones(shape)
-        else:
-            writes_residual = name.endswith(("attn.o.weight", "mlp.down.weight"))
-            host = rng.normal(0.0, residual_std if writes_residual else INIT_STD, shape)
-        arrays[name] = target.from_numpy(host, dtype=dtype, device=device)
-    from tinyxp.fusion import laid_together  # which needs Params
-
-    return Params(laid_together(arrays, config, target), config)

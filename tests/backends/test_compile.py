@@ -142,7 +142,7 @@ def errors(library: str, config: Any, seed: int) -> tuple[float, dict[str, float
     def error(logits: Any) -> float:
         return distance(logits, truth) / scale
 
-    kernels = ops.Kernels(**backend.kernels)
+    kernels = ops.Kernels(**backend.engine.kernels)
     with backend.inference():
         fast = {"kernels": error(forward(params, ids, kernels=kernels))}
     return error(forward(params, ids)), fast | {"compiled": error(backend.compile(params)(ids))}

@@ -12,8 +12,8 @@ import tinyxp
 from tests.reference import distance, drawn, host, libraries
 from tinyxp import Config, Params, forward, generate, stream
 from tinyxp.config import GPT2
-from tinyxp.decoding import new_decoder
-from tinyxp.params import parameter_shapes
+from tinyxp.engine import new_decoder
+from tinyxp.shapes import parameter_shapes
 
 SMALL: dict[str, Any] = {"vocab_size": 23, "n_layers": 2, "d_model": 8, "d_ff": 10, "max_seq_len": 640}
 CONFIGS = {
@@ -182,7 +182,7 @@ def test_a_vocabulary_below_the_models(library: str, size: int) -> None:
 @LIKE_JAX
 def test_the_loop_is_what_generates(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """64 tokens a time and one before; not where a person waits for each, nor where they are drawn."""
-    decoder = tinyxp.backend(library).decoder
+    decoder = tinyxp.backend(library).engine.decoder
     ahead, calls = decoder.ahead, []
     monkeypatch.setattr(decoder, "ahead", lambda *args: calls.append(args[3]) or ahead(*args))
     given = params("llama", library)

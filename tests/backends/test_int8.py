@@ -33,7 +33,7 @@ def made(config: Config) -> tinyxp.Params:
 @pytest.mark.parametrize("shape", [(3, 16), (5, 7), (1, 33)])
 def test_rows_are_rounded_to_127_steps(shape: tuple[int, int]) -> None:
     weight = torch.from_numpy(np.random.default_rng(0).normal(size=shape).astype(np.float32))
-    found = torch_int8.quantised(weight)
+    found = torch_int8.round_matrix(weight)
     assert found.values.dtype == torch.int8
     assert found.values.abs().amax(1).tolist() == [127] * shape[0]
     step = found.scale.float()[:, None]
@@ -43,9 +43,9 @@ def test_rows_are_rounded_to_127_steps(shape: tuple[int, int]) -> None:
 
 
 def test_a_row_of_zeros_stays_zero() -> None:
-    found = torch_int8.quantised(torch.zeros(2, 16))
+    found = torch_int8.round_matrix(torch.zeros(2, 16))
     assert not found.values.any()
-    assert torch.isfinite(found.dequantised()).all()
+    assert torch.isfinite(found.dequantize()).all()
 
 
 @pytest.mark.parametrize("rows", [1, 3, 16, 17, 40])
@@ -55,7 +55,7 @@ def test_the_product_is_that_of_the_rounded_matrix(rows: int, width: int, dtype:
     """Few rows and many, widths that torch's own product takes and those it does not."""
     rng = np.random.default_rng(rows * width)
     x = torch.from_numpy(rng.normal(size=(1, rows, width))).to(getattr(torch, dtype))
-    weight = torch_int8.quantised(torch.from_numpy(rng.normal(size=(11, width)).astype(np.float32)))
+    weight = torch_int8.round_matrix(torch.from_numpy(rng.normal(size=(11, width)).astype(np.float32)))
     bias = torch.from_numpy(rng.normal(size=11)).to(x.dtype)
     rounded = weight.values.double() * weight.scale.double()[:, None]
     exact = x.double() @ rounded.T + bias.double()
@@ -71,7 +71,7 @@ def test_logits_are_those_of_float32_but_for_eight_bits(name: str) -> None:
     params = made(CONFIGS[name])
     ids = np.random.default_rng(0).integers(0, params.config.vocab_size, (2, 9))
     exact = BACKEND.to_numpy(tinyxp.forward(params, ids))
-    found = BACKEND.to_numpy(BACKEND.compile(BACKEND.int8(params))(ids))
+    found = BACKEND.to_numpy(BACKEND.compile(BACKEND.engine.quantize(params))(ids))
     spread = exact.std()
     error = np.sqrt(np.mean((found - exact) ** 2))
     assert 0.0 < error <= 0.05 * spread
@@ -79,7 +79,7 @@ def test_logits_are_those_of_float32_but_for_eight_bits(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_generation_goes_on(name: str) -> None:
-    params = BACKEND.int8(made(CONFIGS[name]))
+    params = BACKEND.engine.quantize(made(CONFIGS[name]))
     new = tinyxp.generate(params, [[1, 2, 3], [4, 5, 6]], 5)
     assert new.shape == (2, 5)
     assert not params.config.tie_embeddings
@@ -92,20 +92,20 @@ def test_it_takes_a_quarter_of_the_memory() -> None:
     def held(given: tinyxp.Params) -> int:
         return sum(x.nbytes for name, x in given.items() if name.startswith("blocks."))
 
-    assert held(BACKEND.int8(params)) < 0.27 * held(params)
+    assert held(BACKEND.engine.quantize(params)) < 0.27 * held(params)
 
 
 def test_again_changes_nothing() -> None:
-    params = BACKEND.int8(made(CONFIGS["tied"]))
-    assert BACKEND.int8(params) is params
+    params = BACKEND.engine.quantize(made(CONFIGS["tied"]))
+    assert BACKEND.engine.quantize(params) is params
 
 
 def test_gradients_do_not_keep_the_given_ones_alive() -> None:
     params = made(CONFIGS["tied"])
     for x in params.values():
         x.requires_grad_(True)
-    assert not any(_tracked(x) for x in BACKEND.int8(params).block(0).values())
-    assert not any(x.grad_fn for x in BACKEND.prepared(params).block(0).values())
+    assert not any(_tracked(x) for x in BACKEND.engine.quantize(params).block(0).values())
+    assert not any(x.grad_fn for x in BACKEND.engine.prepare(params).block(0).values())
 
 
 def _tracked(x: Any) -> bool:
@@ -118,4 +118,4 @@ def test_other_libraries_say_so(library: str) -> None:
         pytest.skip(f"{library} is not installed")
     backend = tinyxp.backend(library)
     with pytest.raises(ValueError, match="dtype is 'int8', which .* has no product for; torch has one"):
-        backend.int8(tinyxp.init(Config(), xp=backend.xp))
+        backend.engine.quantize(tinyxp.init(Config(), xp=backend.xp))

@@ -12,8 +12,8 @@ import pytest
 import tinyxp
 from tests.reference import IDS, array, distance, filled, float64_on, host, kind, libraries
 from tinyxp import Config, forward, ops
-from tinyxp.decoding import new_decoder
 from tinyxp.dtypes import EPSILON
+from tinyxp.engine import new_decoder
 
 
 def kernels() -> list[Any]:
@@ -23,7 +23,7 @@ def kernels() -> list[Any]:
         (library, name)
         for library in ("numpy", "torch", "jax", "strict")
         if installed[library] is not None
-        for name in tinyxp.backend(library).kernels
+        for name in tinyxp.backend(library).engine.kernels
     ]
 
 
@@ -38,7 +38,7 @@ def call(library: str, name: str, arguments: list[np.ndarray], dtypes: list[str]
         array(backend, x.copy(), dtype if x.dtype == float else None)
         for x, dtype in zip(arguments, dtypes, strict=True)
     ]
-    return backend.kernels[name](*there, **settings, xp=backend.xp)
+    return backend.engine.kernels[name](*there, **settings, xp=backend.xp)
 
 
 def rounded(library: str, x: np.ndarray, dtype: str) -> np.ndarray:
@@ -98,7 +98,7 @@ def kernel_inputs(name: str) -> list[tuple[list[np.ndarray], dict[str, Any]]]:
 
 @pytest.mark.parametrize("library", libraries("numpy", "torch", "jax", "strict"))
 def test_kernels_are_named_like_the_functions_they_replace(library: str) -> None:
-    assert set(tinyxp.backend(library).kernels) <= set(ops.Kernels._fields)
+    assert set(tinyxp.backend(library).engine.kernels) <= set(ops.Kernels._fields)
 
 
 @pytest.fixture(params=[False, True], ids=["", "inference"])

@@ -18,7 +18,7 @@ N = 37
 
 
 def kernel(library: str) -> Any:
-    return tinyxp.backend(library).kernels["linear_cross_entropy"]
+    return tinyxp.backend(library).engine.kernels["linear_cross_entropy"]
 
 
 def arguments(rows: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -216,9 +216,9 @@ def test_torch_refuses_second_derivatives_and_does_not_give_zeros() -> None:
 def test_torch_takes_a_head_of_eight_bits() -> None:
     pytest.importorskip("torch")
     backend = tinyxp.backend("torch")
-    params = backend.int8(drawn(LLAMA_CONFIG).to(backend.xp))
-    pure = {"linear": backend.kernels["linear"]}
-    found, expected = (tinyxp.loss(params, IDS, IDS, kernels=k) for k in (backend.kernels, pure))
+    params = backend.engine.quantize(drawn(LLAMA_CONFIG).to(backend.xp))
+    pure = {"linear": backend.engine.kernels["linear"]}
+    found, expected = (tinyxp.loss(params, IDS, IDS, kernels=k) for k in (backend.engine.kernels, pure))
     assert float(found) == pytest.approx(float(expected), rel=1e-6)
 
 

@@ -177,14 +177,14 @@ def test_every_point_can_be_replaced(params: Params, wide: Any) -> None:
             return ours[at]
 
         tinyxp.forward(params, IDS, tap=tap)
-        found = trace(wide, IDS, put={name: wrong})
+        found = trace(wide, IDS, patch={name: wrong})
         assert distance(host(clean["logits"]), found["logits"]) > 1e-3, name
         np.testing.assert_array_equal(found[name], wrong)
         check(found, ours, None, 1e-12)
 
 
 def test_a_wrong_model_is_healed(params: Params, theirs: Any) -> None:
-    """Right values put in hide what is wrong before them, and the run goes on from them exactly."""
+    """Right values patched in hide what is wrong before them, and the run goes on from them exactly."""
     right = trace(theirs, IDS)
     broken = copy.deepcopy(theirs)
     layers = broken.transformer.h if is_gpt2(params.config) else broken.model.layers
@@ -193,22 +193,22 @@ def test_a_wrong_model_is_healed(params: Params, theirs: Any) -> None:
             weight.mul_(2.0)
     assert distance(trace(broken, IDS)["logits"], right["logits"]) > 0.1
     inside = {name: x for name, x in right.items() if name.startswith("blocks.0.")}
-    for put in (inside, {"blocks.0.residual": right["blocks.0.residual"]}):
-        np.testing.assert_array_equal(trace(broken, IDS, put=put)["logits"], right["logits"])
+    for patch in (inside, {"blocks.0.residual": right["blocks.0.residual"]}):
+        np.testing.assert_array_equal(trace(broken, IDS, patch=patch)["logits"], right["logits"])
     # In the middle: the sum after attention goes on into the norm and past the MLP.
     with torch.no_grad():
         for name, weight in layers[0].named_parameters():
             if not name.startswith(("self_attn", "attn", "input_layernorm", "ln_1")):
                 weight.div_(2.0)
-    put = {"blocks.0.attn_residual": right["blocks.0.attn_residual"]}
-    np.testing.assert_array_equal(trace(broken, IDS, put=put)["logits"], right["logits"])
+    patch = {"blocks.0.attn_residual": right["blocks.0.attn_residual"]}
+    np.testing.assert_array_equal(trace(broken, IDS, patch=patch)["logits"], right["logits"])
 
 
 def test_put_in_bfloat16(params: Params) -> None:
     found = model(params, "bfloat16")
     clean = trace(found, IDS)
     for name in ("blocks.0.attn.q", "blocks.1.attn_residual", "blocks.1.attn.weights"):
-        again = trace(found, IDS, put={name: clean[name]})
+        again = trace(found, IDS, patch={name: clean[name]})
         for at, x in again.items():
             np.testing.assert_array_equal(x, clean[at], err_msg=f"{at} after {name}")
 
@@ -237,8 +237,8 @@ def test_the_model_is_afterwards_what_it_was(theirs: Any) -> None:
     assert graphs == [False]
     assert state(theirs) == before
     assert transformers.AttentionInterface().valid_keys() == keys
-    with pytest.raises(ValueError, match=r"put\['logits'\] has shape \(1,\); the model has \(2, 12, 61\)"):
-        trace(theirs, IDS, put={"logits": [1.0]})
+    with pytest.raises(ValueError, match=r"patch\['logits'\] has shape \(1,\); the model has \(2, 12, 61\)"):
+        trace(theirs, IDS, patch={"logits": [1.0]})
     assert state(theirs) == before
     theirs.lm_head.register_forward_hook(boom)
     before = state(theirs)
@@ -290,23 +290,25 @@ def test_bad_input_is_one_clear_error(params: Params, theirs: Any) -> None:
     with pytest.raises(ValueError, match=r"positions has shape \(2, 3\); ids has \(2, 12\)"):
         trace(theirs, IDS, positions=np.zeros((2, 3), np.int64))
     with pytest.raises(
-        ValueError, match="put names 'blocks.2.residual', which is no trace point of this model"
+        ValueError, match="patch names 'blocks.2.residual', which is no trace point of this model"
     ):
-        trace(theirs, IDS, put={"blocks.2.residual": np.zeros((2, 12, 32))})
-    with pytest.raises(ValueError, match=r"put\['embed'\] is not an array of numbers"):
-        trace(theirs, IDS, put={"embed": ["a"]})
+        trace(theirs, IDS, patch={"blocks.2.residual": np.zeros((2, 12, 32))})
+    with pytest.raises(ValueError, match=r"patch\['embed'\] is not an array of numbers"):
+        trace(theirs, IDS, patch={"embed": ["a"]})
     if is_gpt2(params.config):
         with pytest.raises(ValueError, match="positions holds 16; .* below max_position_embeddings 16"):
             trace(theirs, np.zeros((1, 17), np.int64))
         with pytest.raises(ValueError, match="'blocks.0.attn.q_rotated', which is no trace point"):
-            trace(theirs, IDS, put={"blocks.0.attn.q_rotated": np.zeros((2, 4, 12, 8))})
+            trace(theirs, IDS, patch={"blocks.0.attn.q_rotated": np.zeros((2, 4, 12, 8))})
 
 
 def test_a_class_that_is_not_known_is_named() -> None:
     config = transformers.GPTNeoConfig(
         hidden_size=8, num_layers=1, num_heads=2, attention_types=[[["global"], 1]]
     )
-    with pytest.raises(UnsupportedModelError, match="GPTNeoForCausalLM; traced are GPT2LMHeadModel, Llama"):
+    with pytest.raises(
+        UnsupportedModelError, match="GPTNeoForCausalLM; it must be one of GPT2LMHeadModel, Llama"
+    ):
         trace(transformers.GPTNeoForCausalLM(config), IDS)
     with pytest.raises(UnsupportedModelError, match="the model is a Linear"):
         trace(torch.nn.Linear(2, 2), IDS)
@@ -338,9 +340,7 @@ def test_parts_that_are_not_transformers_are_named() -> None:
 
     found = model(drawn(ROTARY))
     found.model.layers[1].self_attn = Deaf(found.model.layers[1].self_attn)
-    with pytest.raises(
-        UnsupportedModelError, match=r"computes blocks\.1\.attn\.q_rotated where it cannot be"
-    ):
+    with pytest.raises(UnsupportedModelError, match=r"computes blocks\.1\.attn\.q_rotated where no hook can"):
         trace(found, IDS)
 
 

@@ -56,7 +56,7 @@ def test_the_cause_is_named_with_what_to_do_and_what_is_known_of_it(side: str, m
     found = run(models / "right", models / side)
     assert found.return_value == 1
     lines = found.stdout.splitlines()
-    assert lines[0].startswith("They part at ")
+    assert lines[0].startswith("First difference at ")
     assert lines[2].startswith("1. B's matrix attn.o is left transposed")
     assert any(line.startswith("   Mend it: transpose attn.o") for line in lines)
     confidence = "proved" if side == "wrong" else "certain"

@@ -56,14 +56,14 @@ def test_the_exit_status_is_0_where_they_agree_and_1_where_they_differ(models: P
     assert same.stdout.startswith("They agree: all 37 trace points are")
     other = run(models / "llama", models / "wrong")
     assert other.return_value == 1
-    assert other.stdout.startswith("They part at blocks.0.attn.v (")
+    assert other.stdout.startswith("First difference at blocks.0.attn.v (")
 
 
 @pytest.mark.parametrize("library", libraries("torch", "jax"))
 def test_a_backend_is_chosen_by_name(library: str, models: Path) -> None:
     found = run(models / "gpt2", f"{models / 'gpt2'}@{library}:float32")
     assert found.return_value == 0
-    assert f"B      {models / 'gpt2'}@{library}:float32" in found.stdout.splitlines()
+    assert f"B          {models / 'gpt2'}@{library}:float32" in found.stdout.splitlines()
 
 
 def test_json_parses_and_is_that_of_the_comparison(models: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_recorded_trace_brings_its_ids(models: Path) -> None:
 def test_a_function_in_a_file(models: Path) -> None:
     found = run(models / "llama", f"{models / 'port.py'}:zeros")
     assert found.return_value == 1
-    assert found.stdout.startswith("They part at logits")
+    assert found.stdout.startswith("First difference at logits")
 
 
 def test_padding_stands_before_the_ids_and_is_masked(models: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_reader_that_stops_reading_leaves_no_traceback(models: Path) -> None:
     found = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60, env=dict(os.environ)
     )
-    assert found.stdout.startswith("They part at blocks.0.attn.v")
+    assert found.stdout.startswith("First difference at blocks.0.attn.v")
     assert len(found.stdout.splitlines()) == 1
     assert found.stderr == ""
 

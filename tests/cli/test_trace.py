@@ -188,11 +188,14 @@ def test_a_broken_model_is_shown_but_not_drawn(tmp_path: Path) -> None:
     [
         (
             ["--ids", "3", "--points", "embed,blocks.9.*"],
-            r"^points has 'blocks\.9\.\*', which fits no trace point",
+            r"^points has 'blocks\.9\.\*', which matches no trace point",
         ),
-        (["--ids", "3", "--points", ""], r"^points has '', which fits no trace point, such as embed, blocks"),
+        (
+            ["--ids", "3", "--points", ""],
+            r"^points has '', which matches no trace point, such as embed, blocks",
+        ),
         (["--ids", "3", "-o", "t.pt"], r"^output is 't\.pt'; it must end in \.npz or \.safetensors$"),
-        (["--ids", "3,x"], r"^ids is '3,x'; it must be integers with commas between them$"),
+        (["--ids", "3,x"], r"^ids is '3,x'; it must be integers separated by commas$"),
         (["--ids", ""], r"^ids is ''; it must be integers"),
         (["--ids", "3,128"], r"^ids holds 128; it must be 0 or more and below the vocabulary size 128"),
         (["--ids", "-1"], r"^ids holds -1"),

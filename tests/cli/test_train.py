@@ -224,7 +224,7 @@ def test_an_update_that_diverges_leaves_the_last_good_checkpoint(corpus: Path, t
 
 def test_a_model_of_nan_is_no_figure(trained: tuple[Path, str], corpus: Path, tmp_path: Path) -> None:
     params = tinyxp.load(trained[0])
-    bad = params.held_as({name: x * np.nan for name, x in params.items()})
+    bad = params.replace({name: x * np.nan for name, x in params.items()})
     tinyxp.save(bad, tmp_path / "bad")
     done = run(
         "evaluate", tmp_path / "bad", corpus, "--tokenizer", trained[0], "--backend", "torch", "--json"

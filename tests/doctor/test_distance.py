@@ -9,12 +9,12 @@ import pytest
 
 from tinyxp.doctor.distance import (
     Distance,
-    by_position,
     excess,
     measure,
     narrow_dtype,
     relative_excess,
-    rounded,
+    rms_by_position,
+    round_to,
 )
 from tinyxp.dtypes import EPSILON
 
@@ -61,8 +61,8 @@ def test_by_position_by_hand() -> None:
     y[0, 1, 3] = 1e9
     counts = np.ones((1, 3, 4), bool)
     counts[0, 1, 3] = False
-    assert by_position(y, x, counts, 1) == [0.0, 1.0, 2.0]
-    assert by_position(y.swapaxes(1, 2), x.swapaxes(1, 2), counts.swapaxes(1, 2), 2) == [0.0, 1.0, 2.0]
+    assert rms_by_position(y, x, counts, 1) == (0.0, 1.0, 2.0)
+    assert rms_by_position(y.swapaxes(1, 2), x.swapaxes(1, 2), counts.swapaxes(1, 2), 2) == (0.0, 1.0, 2.0)
 
 
 @pytest.mark.parametrize("dtype", EPSILON)
@@ -89,32 +89,32 @@ def test_where_a_right_implementation_overflows_anything_finite_may_be_and_nothi
 
 def test_rounding_to_each_dtype_by_hand() -> None:
     x = np.array([1.0, 1.0 + 2.0**-8, 1.0 + 3 * 2.0**-8, 1.0 + 2.0**-8 + 2.0**-20, -3.0, 1e39, NAN])
-    found = rounded(x, "bfloat16")
+    found = round_to(x, "bfloat16")
     assert found[:5].tolist() == [1.0, 1.0, 1.0 + 2.0**-6, 1.0 + 2.0**-7, -3.0]  # ties go to even
     assert np.isinf(found[5])
     assert np.isnan(found[6])
-    assert rounded(np.array([7e4, 2049.0]), "float16").tolist() == [INF, 2048.0]
-    assert rounded(x, None) is x
-    assert rounded(np.array([0.1]), "float32")[0] == float(np.float32(0.1))
+    assert round_to(np.array([7e4, 2049.0]), "float16").tolist() == [INF, 2048.0]
+    assert round_to(x, None) is x
+    assert round_to(np.array([0.1]), "float32")[0] == float(np.float32(0.1))
 
 
 def test_rounding_to_bfloat16_is_that_of_torch() -> None:
     torch = pytest.importorskip("torch")
     x = np.random.default_rng(0).normal(size=1000).astype(np.float32) * 1e3
-    assert np.array_equal(rounded(x, "bfloat16"), torch.from_numpy(x).to(torch.bfloat16).double().numpy())
+    assert np.array_equal(round_to(x, "bfloat16"), torch.from_numpy(x).to(torch.bfloat16).double().numpy())
 
 
 def test_a_trace_with_few_digits_is_told_from_one_with_more() -> None:
     x = np.random.default_rng(1).normal(size=(4, 100))
     for narrow in ("bfloat16", "float16", "float32"):
-        few = rounded(x, narrow)
+        few = round_to(x, narrow)
         assert narrow_dtype({"a": few}, "float64") == narrow
         assert narrow_dtype({"a": few[0], "b": few[1], "c": x[0]}, "float64") is None  # 2 of 3
         assert narrow_dtype({"a": few[0], "b": few[1], "c": few[2], "d": x[0]}, "float64") == narrow
-    assert narrow_dtype({"a": rounded(x, "float16").astype(np.float32)}, "float32") == "float16"
+    assert narrow_dtype({"a": round_to(x, "float16").astype(np.float32)}, "float32") == "float16"
     assert narrow_dtype({"a": x.astype(np.float32)}, "float32") is None
-    assert narrow_dtype({"a": rounded(x, "bfloat16")}, "bfloat16") is None
+    assert narrow_dtype({"a": round_to(x, "bfloat16")}, "bfloat16") is None
     assert narrow_dtype({"a": x}, "float64") is None
     assert narrow_dtype({"a": np.full(3, np.nan)}, "float32") is None
     assert narrow_dtype({"a": np.zeros(100), "b": np.eye(9)}, "float32") is None  # in any dtype
-    assert narrow_dtype({"a": np.zeros(100), "b": rounded(x, "float16")}, "float32") == "float16"
+    assert narrow_dtype({"a": np.zeros(100), "b": round_to(x, "float16")}, "float32") == "float16"

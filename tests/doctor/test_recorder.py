@@ -13,9 +13,8 @@ import tinyxp
 from tests.doctor.planted.planted import BASES, IDS, MASK
 from tests.reference import drawn
 from tinyxp import Params
-from tinyxp.doctor import compare, read_trace
+from tinyxp.doctor import Recorder, compare, read_trace, record_torch
 from tinyxp.doctor.points import points_of
-from tinyxp.doctor.recorder import Recorder, record_torch
 
 LLAMA = BASES["llama"]
 
@@ -91,10 +90,10 @@ def test_numpys_bfloat16(record: Recorder) -> None:
         (
             "blocks.0.attn.q",
             np.ones(3),
-            "blocks.0.attn.q has shape (3,); (b, t, h*hd) is wanted, or the same",
+            "blocks.0.attn.q has shape (3,); it must be (b, t, h*hd), b is optional",
         ),
-        ("blocks.0.attn.q", np.ones((1, 2, 3, 4)), "has shape (1, 2, 3, 4); (b, t, h*hd) is wanted"),
-        ("blocks.0.attn.scores", np.ones((2, 3)), "has shape (2, 3); (b, h, t, t) is wanted"),
+        ("blocks.0.attn.q", np.ones((1, 2, 3, 4)), "has shape (1, 2, 3, 4); it must be (b, t, h*hd)"),
+        ("blocks.0.attn.scores", np.ones((2, 3)), "has shape (2, 3); it must be (b, h, t, t)"),
         ("embed", np.ones((1, 2, 3), int), "trace point embed has dtype int64"),
         ("embed", None, "trace point embed has shape ()"),
     ],
@@ -108,7 +107,7 @@ def test_what_cannot_be_recorded(record: Recorder, name: Any, x: Any, words: str
 def test_once_in_a_run(record: Recorder, tmp_path: Path) -> None:
     record("embed", np.zeros((1, 1, 3)))
     with pytest.raises(
-        ValueError, match=r"embed was recorded before in this run; record.clear\(\) begins anew"
+        ValueError, match=r"embed was already recorded in this run; call record.clear\(\) before the next one"
     ):
         record("embed", np.ones((1, 1, 3)))
     assert record.points["embed"].tolist() == [[[0.0] * 3]]
@@ -117,7 +116,7 @@ def test_once_in_a_run(record: Recorder, tmp_path: Path) -> None:
         record.save(tmp_path / "port.npz", ids=[[1]])
     record("embed", np.ones((1, 1, 3)))
     with pytest.raises(
-        ValueError, match=re.escape("embed has shape (1, 1, 3); (b, t, d) is wanted, and ids")
+        ValueError, match=re.escape("embed has shape (1, 1, 3); it must be (b, t, d), and ids")
     ):
         record.save(tmp_path / "port.npz", ids=[[1, 2]])
     assert not list(tmp_path.iterdir())
@@ -171,23 +170,25 @@ class TestJax:
         jax, x = self.jax, self.jnp.ones((1, 2, 2))
         with pytest.raises(ValueError, match="known are"):
             jax.jit(lambda x: record("attn.q", x))(x)
-        with pytest.raises(ValueError, match=re.escape("logits has shape (2,); (b, t, n)")):
+        with pytest.raises(ValueError, match=re.escape("logits has shape (2,); it must be (b, t, n)")):
             jax.jit(lambda x: record("logits", x[0, 0]))(x)
         with pytest.raises(ValueError, match="embed has dtype int32"):
             jax.jit(lambda x: record("embed", x.astype(int)))(x)
         twice = jax.jit(lambda x: record("embed", x))
         twice(x)
         twice(x)
-        with pytest.raises(ValueError, match=r"embed was recorded before in this run; record.clear\(\)"):
+        with pytest.raises(
+            ValueError, match=r"embed was already recorded in this run; call record.clear\(\)"
+        ):
             record.save(tmp_path / "port.npz", ids=[[1, 2]])
         record.clear()
         layers = jax.lax.scan(lambda x, _: (record("blocks.0.residual", x + 1), None), x, None, length=3)
         layers[0].block_until_ready()
-        with pytest.raises(ValueError, match="jax.lax.scan record what comes out"):
+        with pytest.raises(ValueError, match="jax.lax.scan, record what they return"):
             _ = record.points
         record.clear()
         jax.vmap(lambda row: record("embed", row))(self.jnp.ones((2, 3, 4)))
-        with pytest.raises(ValueError, match="under jax.vmap"):
+        with pytest.raises(ValueError, match="with jax.vmap"):
             _ = record.points
 
 
@@ -265,13 +266,16 @@ class TestTorch:
     @pytest.mark.parametrize(
         "points, words",
         [
-            ({"layer.{i}.up": "blocks.{i}.mlp.up"}, "no module is at 'layer.{i}.up'; close are layers.0.up"),
-            ({"zzz": "embed"}, "no module is at 'zzz'; none is close"),
-            ({"layers.{i}.up": "blocks.0.mlp.up"}, "layers.1.up: trace point blocks.0.mlp.up was recorded"),
+            ({"layer.{i}.up": "blocks.{i}.mlp.up"}, "no module is at 'layer.{i}.up'; similar: layers.0.up"),
+            ({"zzz": "embed"}, "no module is at 'zzz'; similar: none"),
+            (
+                {"layers.{i}.up": "blocks.0.mlp.up"},
+                "layers.1.up: trace point blocks.0.mlp.up was already",
+            ),
             ({"layers.0.up": "blocks.{i}.mlp.up"}, "trace point is 'blocks.{i}.mlp.up'; known are"),
             ({"layers.{i}.up": "blocks.{i}.up"}, "trace point is 'blocks.0.up'; known are"),
             ({"layers.{i}.unused": "blocks.{i}.mlp.up"}, "layers.0.unused did not run"),
-            ({"layers.0.up:output": "blocks.0.mlp.up"}, "after ':' stands 'output'; it may be input"),
+            ({"layers.0.up:output": "blocks.0.mlp.up"}, "after ':' is 'output'; it must be input"),
             ({"embed:input": "embed"}, "embed:input: trace point embed has dtype int64"),
             (
                 {"layers.0.up": ("blocks.0.attn.q",) * 4},
@@ -290,7 +294,7 @@ class TestTorch:
             record_torch(small, {"layers.{i}": "blocks.{i}.residual"}, self.torch.tensor([[1]]))
         assert self.hooks(small) == 0
         with pytest.raises(
-            ValueError, match="module is a builtin_function_or_method; it must be a torch.nn.Module"
+            ValueError, match="module is a builtin_function_or_method; it must be a module of torch"
         ):
             record_torch(len, {})
 

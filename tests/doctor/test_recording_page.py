@@ -14,9 +14,9 @@ from tests.doctor.planted.planted import BASES, IDS
 from tests.reference import drawn
 from tinyxp import Params, ops
 from tinyxp.doctor import compare, read_trace
-from tinyxp.doctor.points import points_of
-from tinyxp.doctor.recorded import form
-from tinyxp.model import join_heads, rope_frequencies, split_heads
+from tinyxp.doctor.points import form, points_of
+from tinyxp.model import join_heads, split_heads
+from tinyxp.rope import rope_frequencies
 
 LLAMA = BASES["llama"]
 PAGE = (Path(__file__).parents[2] / "docs" / "recording.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import tinyxp
 from tests.reference import drawn, libraries
 from tinyxp.doctor import Batch, Recorded, as_side, compare, parse
 from tinyxp.doctor.points import points_of
-from tinyxp.doctor.sides import Model
+from tinyxp.doctor.sides import ModelSide
 
 from .models import CONFIGS, IDS, LLAMA_SMALL, gpt2, llama, port, traced
 
@@ -24,10 +24,10 @@ BATCH = Batch(IDS)
 def test_a_model_gives_what_trace_gives(family: str, library: str) -> None:
     params = drawn(CONFIGS[family]).to(tinyxp.backend(library).xp)
     side = as_side(params)
-    found, wanted = side.trace(BATCH), traced(params, IDS)
+    (found, dtype), wanted = side.trace(BATCH), traced(params, IDS)
     assert list(found) == list(wanted) == points_of(CONFIGS[family])
     assert all(np.array_equal(found[name], x) for name, x in wanted.items())
-    assert side.dtype == "float32"
+    assert dtype == "float32"
     assert (side.config, side.batch, side.model) == (CONFIGS[family], None, None)
 
 
@@ -48,7 +48,7 @@ def test_a_run_goes_on_from_the_values_that_are_put_in(point: str, library: str)
     side = as_side(params)
     right = traced(llama(), IDS)
     value = right[point][::-1].copy()
-    found = side.trace(BATCH, put={point: value})
+    found = side.trace(BATCH, patch={point: value}).points
     wanted = port(llama(), lambda name, x: value if name == point else x)(IDS)
     assert np.array_equal(found[point], value)
     assert not np.array_equal(found["logits"], right["logits"])
@@ -57,9 +57,9 @@ def test_a_run_goes_on_from_the_values_that_are_put_in(point: str, library: str)
 
 
 def test_who_can_be_run_again() -> None:
-    assert as_side(llama()).can_put
-    assert not as_side(port(llama())).can_put
-    assert not as_side(Recorded(BATCH, traced(llama(), IDS))).can_put
+    assert as_side(llama()).can_patch
+    assert not as_side(port(llama())).can_patch
+    assert not as_side(Recorded(BATCH, traced(llama(), IDS))).can_patch
 
 
 @pytest.mark.parametrize("library", libraries("numpy", "torch", "jax", "strict"))
@@ -72,33 +72,35 @@ def test_a_function_may_give_arrays_of_any_library(library: str, dtype: str) -> 
         wanted = traced(llama(), IDS)["logits"]
         given = backend.from_numpy(wanted, dtype=dtype)
         side = as_side(lambda ids: given)
-        found = side.trace(BATCH)["logits"]
-    assert side.dtype == dtype
+        points, computed_in = side.trace(BATCH)
+        found = points["logits"]
+    assert computed_in == dtype
+    assert side.dtype is None  # a run leaves the side as it was
     assert found.dtype == np.dtype("float32" if dtype == "bfloat16" else dtype)
     assert found == pytest.approx(wanted, rel=1e-2)
 
 
 def test_lists_and_torch_modules_that_need_gradients_are_taken() -> None:
     logits = traced(llama(), IDS)["logits"]
-    assert np.array_equal(as_side(lambda ids: logits.astype(float).tolist()).trace(BATCH)["logits"], logits)
+    assert np.array_equal(
+        as_side(lambda ids: logits.astype(float).tolist()).trace(BATCH).points["logits"], logits
+    )
     torch = pytest.importorskip("torch")
     given = torch.tensor(logits, requires_grad=True)
-    assert np.array_equal(as_side(lambda ids: given * 1).trace(BATCH)["logits"], logits)
+    assert np.array_equal(as_side(lambda ids: given * 1).trace(BATCH).points["logits"], logits)
 
 
 def test_what_a_function_says_it_computes_in_is_the_narrowest_of_its_points() -> None:
     points = traced(llama(), IDS)
     points["embed"] = points["embed"].astype(np.float64)
     points["logits"] = points["logits"].astype(np.float16)
-    side = as_side(lambda ids: points)
-    side.trace(BATCH)
-    assert side.dtype == "float16"
+    assert as_side(lambda ids: points).trace(BATCH).dtype == "float16"
 
 
 def test_one_sequence_may_lack_its_batch_axis() -> None:
     one = Batch(IDS[:1])
     points = {name: x[0] for name, x in traced(llama(), IDS[:1]).items()}
-    found = as_side(lambda ids: points).trace(one)
+    found = as_side(lambda ids: points).trace(one).points
     assert all(found[name].shape == (1, *x.shape) for name, x in points.items())
     assert compare(llama(), lambda ids: points, IDS[:1]).agrees
 
@@ -106,7 +108,7 @@ def test_one_sequence_may_lack_its_batch_axis() -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (np.zeros((2, 12)), r"F gave logits of shape \(2, 12\); \(b, t, n\) is wanted, with 2 rows"),
+        (np.zeros((2, 12)), r"F gave logits of shape \(2, 12\); it must be \(b, t, n\), with 2 rows"),
         (np.zeros((3, 12, 61)), r"shape \(3, 12, 61\)"),
         (np.zeros((2, 0, 61)), r"shape \(2, 0, 61\)"),
         (np.zeros((2, 12, 61), int), r"trace point logits has dtype int64"),
@@ -160,7 +162,7 @@ def test_what_is_no_side_is_named(wrong: Any) -> None:
 def test_a_path_is_a_specification(tmp_path: Path) -> None:
     tinyxp.save(gpt2(), tmp_path / "model")
     side = as_side(tmp_path / "model")
-    assert isinstance(side, Model)
+    assert isinstance(side, ModelSide)
     assert side.config == CONFIGS["gpt2"]
 
 
@@ -177,9 +179,9 @@ def test_transformers_own_is_a_side_with_weights(tmp_path: Path) -> None:
     assert side.weights is not None
     name = "blocks.1.attn.k.weight"
     assert np.array_equal(side.weights.read(name), llama()[name])
-    assert (side.can_put, side.model) == (True, str(tmp_path))
+    assert (side.can_patch, side.model) == (True, str(tmp_path))
     value = traced(llama(), IDS)["blocks.0.residual"][::-1].copy()
-    found = side.trace(BATCH, put={"blocks.0.residual": value})
-    wanted = as_side(llama()).trace(BATCH, put={"blocks.0.residual": value})
+    found = side.trace(BATCH, patch={"blocks.0.residual": value}).points
+    wanted = as_side(llama()).trace(BATCH, patch={"blocks.0.residual": value}).points
     assert found["logits"] == pytest.approx(wanted["logits"], rel=1e-4, abs=1e-5)
-    assert side.dtype == "float32"
+    assert (side.dtype, side.trace(BATCH).dtype) == (None, "float32")

@@ -12,7 +12,7 @@ import pytest
 import tinyxp
 from tests.reference import drawn, libraries
 from tinyxp.doctor import parse, write_trace
-from tinyxp.doctor.sides import Function, Model, Record, Transformers
+from tinyxp.doctor.sides import FunctionSide, ModelSide, PluginSide, RecordedSide
 
 from .models import IDS, LLAMA_SMALL, llama, traced
 
@@ -80,7 +80,7 @@ def test_a_model_and_where_it_runs(
     what: str, where: str, backend: str, dtype: str | None, kernels: bool, jit: bool, here: Path
 ) -> None:
     side = parse(what + where)
-    assert isinstance(side, Model)
+    assert isinstance(side, ModelSide)
     assert (side.name, side.path, side.model) == (what + where, what, what)
     assert (side.dtype, side.kernels, side.jit) == (dtype, kernels, jit)
     assert side.backend.name in (backend, "strict")
@@ -89,17 +89,17 @@ def test_a_model_and_where_it_runs(
 def test_transformers_own(here: Path) -> None:
     for text, dtype in (("hf:model", None), ("hf:model@:bfloat16", "bfloat16"), ("hf:model@torch", None)):
         side = parse(text)
-        assert isinstance(side, Transformers)
+        assert isinstance(side, PluginSide)
         assert (side.name, side.path, side.dtype) == (text, "model", dtype)
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
 def test_a_recorded_trace(suffix: str, here: Path) -> None:
     side = parse(f"port.{suffix}")
-    assert isinstance(side, Record)
-    assert side.dtype == "float32"
+    assert isinstance(side, RecordedSide)
+    assert side.trace(side.batch).dtype == "float32"
     assert np.array_equal(side.batch.ids, IDS)
-    assert parse(f"port.{suffix}@:bfloat16").dtype == "bfloat16"
+    assert parse(f"port.{suffix}@:bfloat16").trace(side.batch).dtype == "bfloat16"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_recorded_trace(suffix: str, here: Path) -> None:
 )
 def test_a_function(text: str, here: Path) -> None:
     side = parse(text + "@:float16")
-    assert isinstance(side, Function)
+    assert isinstance(side, FunctionSide)
     assert callable(side.function)
     assert side.dtype == "float16"
     assert parse(text).dtype is None
@@ -124,7 +124,7 @@ def test_a_function_in_a_file_whose_path_has_blanks_and_dots(here: Path) -> None
     folder.mkdir()
     (folder / "side_of_it.py").write_text("import beside_of_it\n" + PORT)
     (folder / "beside_of_it.py").write_text("")
-    assert isinstance(parse(f"{folder}/side_of_it.py:forward"), Function)
+    assert isinstance(parse(f"{folder}/side_of_it.py:forward"), FunctionSide)
 
 
 def test_two_files_of_one_name_are_two_modules(here: Path) -> None:
@@ -137,39 +137,39 @@ def test_two_files_of_one_name_are_two_modules(here: Path) -> None:
 def test_an_at_sign_in_a_path_that_exists(here: Path) -> None:
     (here / "model").rename("model@v1:float32")
     side = parse("model@v1:float32")
-    assert isinstance(side, Model)
+    assert isinstance(side, ModelSide)
     assert (side.path, side.dtype) == ("model@v1:float32", None)
     side = parse("model@v1:float32@:float64")
-    assert isinstance(side, Model)
+    assert isinstance(side, ModelSide)
     assert (side.path, side.dtype) == ("model@v1:float32", "float64")
     hf = parse("hf:model@v1:float32")
-    assert isinstance(hf, Transformers)
+    assert isinstance(hf, PluginSide)
     assert hf.path == "model@v1:float32"
     (here / "port.npz").rename("port@2.npz")
-    assert isinstance(parse("port@2.npz"), Record)
+    assert isinstance(parse("port@2.npz"), RecordedSide)
     (here / "my_port_of_it.py").rename("my@port_of_it.py")
-    assert isinstance(parse("my@port_of_it.py:forward"), Function)
+    assert isinstance(parse("my@port_of_it.py:forward"), FunctionSide)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "a side is empty"),
-        ("model@", "model@: after @ stands ''"),
-        ("@numpy", "@numpy: after @ stands 'numpy'; it must be"),
+        ("model@", "model@: after @ is ''"),
+        ("@numpy", "@numpy: after @ is 'numpy'; it must be"),
         ("model@numpy:float33", "dtype is 'float33'; known are float64"),
-        ("model@numpy:", "after @ stands 'numpy:'"),
-        ("model@numpy+", r"after @ stands 'numpy\+'"),
-        ("model@numpy+fast", r"model@numpy\+fast: after '\+' may stand kernels and jit, not 'fast'"),
+        ("model@numpy:", "after @ is 'numpy:'"),
+        ("model@numpy+", r"after @ is 'numpy\+'"),
+        ("model@numpy+fast", r"model@numpy\+fast: after '\+' is 'fast'; it must be kernels or jit"),
         ("model@numpy+jit", "numpy does not compile"),
         ("model@strict+kernels", "brings no kernels"),
         ("model@tensorflow", "tensorflow"),
         ("model@numpy:bfloat16", "bfloat16"),
-        ("port.npz@torch", "a recorded trace runs on no backend"),
-        ("port.npz@+kernels", "a recorded trace runs on no backend"),
-        ("hf:model@jax", "transformers runs on torch alone"),
-        ("hf:model@torch+kernels", "transformers runs on torch alone"),
-        ("my_port_of_it:forward@numpy", "a function runs where it likes"),
+        ("port.npz@torch", "a recorded trace has no backend"),
+        ("port.npz@+kernels", "a recorded trace has no backend"),
+        ("hf:model@jax", "hf: chooses its own backend"),
+        ("hf:model@torch+kernels", "hf: chooses its own backend"),
+        ("my_port_of_it:forward@numpy", "a function has no backend"),
         ("no_module_of_it:forward", "there is no module 'no_module_of_it', nor such a file"),
         ("package_of_it.outer:forward", "there is no module 'package_of_it.outer'"),
         ("my_port_of_it:backward", "my_port_of_it has no 'backward'"),

@@ -10,10 +10,11 @@ import pytest
 import tinyxp
 from tests.reference import drawn, libraries
 from tinyxp.doctor import Batch, Token, as_side, compare
-from tinyxp.doctor.comparing import Noise
-from tinyxp.doctor.tokens import continued, first_token
-from tinyxp.doctor.truth import Weights
-from tinyxp.doctor.verdicts import NOISE, Row
+from tinyxp.doctor.batches import continue_greedily
+from tinyxp.doctor.reference_run import WeightSource
+from tinyxp.doctor.rounding import measure_errors
+from tinyxp.doctor.tokens import compare_tokens
+from tinyxp.doctor.verdicts import Row, Verdict
 
 from .models import CONFIGS, IDS, llama, port, traced
 
@@ -21,23 +22,23 @@ A = np.array([[[0.0, 3.0, 1.0], [4.0, 1.0, 0.0]], [[0.0, 1.0, 5.0], [2.0, 0.0, 1
 
 
 def logits_row(moved: float) -> Row:
-    return Row("logits", A.shape, NOISE, moved=moved)
+    return Row(point="logits", shape=A.shape, verdict=Verdict.NOISE, moved=moved)
 
 
 def test_the_first_token_that_differs_row_by_row_with_margins_by_hand() -> None:
     b = A.copy()
     b[0, 1] = [1.0, 1.5, 3.5]  # 0 becomes 2
     b[1, 0] = [9.0, 1.0, 5.0]
-    found = first_token(logits_row(5.0), A, b, Batch(IDS[:, :2]))
+    found = compare_tokens(logits_row(5.0), A, b, Batch(IDS[:, :2]))
     assert found == (Token(0, 1, 0, 2, 4.0, 2.5, True), 4)
-    found = first_token(logits_row(3.9), A, b, Batch(IDS[:, :2]))
+    found = compare_tokens(logits_row(3.9), A, b, Batch(IDS[:, :2]))
     assert found == (Token(0, 1, 0, 2, 4.0, 2.5, False), 4)
 
 
 def test_a_tie_needs_both_margins_to_be_small() -> None:
     b = A.copy()
     b[0, 0] = [9.0, 3.0, 1.0]  # of A's 3.0, and of B's 6.0
-    token, _ = first_token(logits_row(4.0), A, b, Batch(IDS[:, :2]))
+    token, _ = compare_tokens(logits_row(4.0), A, b, Batch(IDS[:, :2]))
     assert token == Token(0, 0, 1, 0, 3.0, 6.0, False)
 
 
@@ -45,7 +46,7 @@ def test_padding_is_no_place_to_differ_at() -> None:
     b = A.copy()
     b[0, 0], b[1, 1] = [9.0, 3.0, 1.0], [2.0, 9.0, 1.5]
     mask = np.array([[False, True], [True, False]])
-    assert first_token(logits_row(0.0), A, b, Batch(IDS[:, :2], mask)) == (None, 2)
+    assert compare_tokens(logits_row(0.0), A, b, Batch(IDS[:, :2], mask)) == (None, 2)
 
 
 def shifted(rise: float) -> Any:
@@ -103,9 +104,11 @@ def test_rounding_may_move_each_of_two_logits_by_twice_what_it_moves_a_right_one
     found = compare(llama(), llama(), IDS)
     row = found.row("logits")
     assert row is not None
-    cost = Noise(Weights.of_params(llama()), found.batch, "float32", {"logits"})
-    truth = traced(llama().to(dtype="float64"), IDS)["logits"]
-    worst = float(np.max(np.abs(cost.points["logits"] - truth)))
+    weights = WeightSource.of_params(llama())
+    (errors,) = measure_errors(weights, found.batch, [found.trace_a]).errors
+    reference = traced(llama().to(dtype="float64"), IDS)["logits"]
+    worst = float(np.max(np.abs(found.trace_a.points["logits"] - reference)))
+    assert errors["logits"].distance.worst == worst
     assert 4.0 * worst <= row.moved <= 8.0 * worst
 
 
@@ -115,8 +118,8 @@ def test_generating_with_a_model_or_a_function_appends_its_greedy_tokens(family:
     params = drawn(CONFIGS[family])
     batch = Batch(IDS)
     wanted = np.concatenate([IDS, np.asarray(tinyxp.generate(params, IDS, 5))], axis=1)
-    ours = continued(as_side(params.to(xp=tinyxp.backend(library).xp)), batch, 5)
-    function = continued(as_side(port(params)), batch, 5)
+    ours = continue_greedily(as_side(params.to(xp=tinyxp.backend(library).xp)), batch, 5)
+    function = continue_greedily(as_side(port(params)), batch, 5)
     assert np.array_equal(ours.ids, wanted)
     assert np.array_equal(function.ids, wanted)
     found = compare(params, port(params), IDS, generate=5)
@@ -129,7 +132,7 @@ def test_generating_goes_on_behind_a_mask() -> None:
     mask = np.arange(12) >= np.array([[0], [3]])
     wanted = np.asarray(tinyxp.generate(llama(), IDS, 4, mask=mask))
     for side in (llama(), port(llama())):
-        found = continued(as_side(side), Batch(IDS, mask), 4)
+        found = continue_greedily(as_side(side), Batch(IDS, mask), 4)
         assert np.array_equal(found.ids[:, 12:], wanted)
         assert found.mask is not None
         assert np.array_equal(found.mask, np.concatenate([mask, np.ones((2, 4), bool)], axis=1))
@@ -153,5 +156,5 @@ def test_what_cannot_generate_says_so() -> None:
         compare(residuals, llama(), IDS, generate=1)
     with pytest.raises(ValueError, match=r"max_seq_len"):
         compare(drawn(CONFIGS["gpt2"]), llama(), IDS, generate=40)
-    with pytest.raises(ValueError, match=r"generate is 2; B is a recorded trace, whose ids have an end"):
+    with pytest.raises(ValueError, match=r"generate is 2; B is a recorded trace of fixed ids"):
         compare(llama(), recorded, generate=2)

@@ -12,7 +12,7 @@ import tinyxp
 from tinyxp import Config, model, ops
 from tinyxp.config import GPT2
 from tinyxp.formats.huggingface import layout
-from tinyxp.params import block_shapes
+from tinyxp.shapes import block_shapes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gpt2-to-llama.md").read_text(encoding="utf-8")
 SMALL_GPT2 = Config(**GPT2, n_layers=1, n_kv_heads=4, d_ff=128)

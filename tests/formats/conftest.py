@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tinyxp.config import Config
-from tinyxp.params import Params, parameter_shapes
+from tinyxp.params import Params
+from tinyxp.shapes import parameter_shapes
 
 from .files import MODELS
 

@@ -14,7 +14,7 @@ import tinyxp
 from tinyxp import CheckpointError, Config, Params, UnsupportedModelError
 from tinyxp.config import RopeScaling
 from tinyxp.formats import describe
-from tinyxp.model import rope_frequencies
+from tinyxp.rope import rope_frequencies
 
 from .files import Write, metadata_of, to_gguf
 

@@ -17,7 +17,7 @@ import pytest
 import tinyxp
 from tinyxp import CheckpointError, Config, Params
 from tinyxp.config import RopeScaling
-from tinyxp.fusion import JOINT
+from tinyxp.joint import JOINT
 
 RECORD = "__tinyxp__.npy"
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import tinyxp
 from tinyxp import Config
 from tinyxp.config import GPT2, MLPS, NORMS, POSITIONS, RopeScaling
-from tinyxp.params import parameter_shapes
 from tinyxp.sampling import Sampler
+from tinyxp.shapes import parameter_shapes
 from tinyxp.testing import strategies
 from tinyxp.testing.strategies import configs
 

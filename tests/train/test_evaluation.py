@@ -47,7 +47,7 @@ def test_one_batch_is_the_loss(library: str) -> None:
     params = model(LLAMA_CONFIG, library)
     whole = float(host(tinyxp.loss(params, *WINDOWS)))
     assert evaluate(params, WINDOWS, batch=7) == pytest.approx(whole, rel=2e-7)
-    pure = dict.fromkeys(params.backend.training)
+    pure = dict.fromkeys(params.backend.engine.training_kernels)
     pure = {name: getattr(ops, name) for name in pure}
     assert evaluate(params, WINDOWS, batch=7, kernels=pure) == pytest.approx(whole, rel=2e-7)
 
@@ -73,7 +73,7 @@ def test_it_takes_kernels_of_the_caller() -> None:
 def test_torch_keeps_no_graph_and_changes_nothing() -> None:
     torch = pytest.importorskip("torch")
     params = model(LLAMA_CONFIG, "torch")
-    tracked = params.held_as({name: x.clone().requires_grad_() for name, x in params.items()})
+    tracked = params.replace({name: x.clone().requires_grad_() for name, x in params.items()})
     graphs = []
 
     def silu(x: Any, *, xp: Any) -> Any:
@@ -90,7 +90,7 @@ def test_torchs_eight_bits_can_be_evaluated() -> None:
     """Their head has a product of its own."""
     pytest.importorskip("torch")
     params = model(LLAMA_CONFIG, "torch")
-    found = evaluate(params.backend.int8(params), WINDOWS)
+    found = evaluate(params.backend.engine.quantize(params), WINDOWS)
     assert found != evaluate(params, WINDOWS)
     assert found == pytest.approx(evaluate(params, WINDOWS), rel=0.02)
 

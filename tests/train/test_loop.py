@@ -47,7 +47,7 @@ def test_the_steps_are_those_of_torchs_own_optimizer_and_pure_loss(config: Confi
     recipe = Recipe(steps=8, batch=4, warmup=3, clip=0.5, eps=1e-4)
     params = model(config, "torch", "float64")
     reports = list(fit(params, TRAIN, None, recipe))
-    theirs = params.held_as({name: torch.nn.Parameter(x.clone()) for name, x in params.items()})
+    theirs = params.replace({name: torch.nn.Parameter(x.clone()) for name, x in params.items()})
     groups = [
         {"params": [x for x in theirs.values() if (x.ndim > 1) is matrix], "weight_decay": 0.1 * matrix}
         for matrix in (True, False)
@@ -268,7 +268,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step() -> None:
     reports = fit(params, TRAIN, None, Recipe(steps=3, batch=4))
     state = [next(reports) for _ in range(2)][-1].state
     broken = {**state.params, "final_norm.weight": state.params["final_norm.weight"] * math.nan}
-    rest = fit(state._replace(params=state.params.held_as(broken)), TRAIN, None, Recipe(steps=3, batch=4))
+    rest = fit(state._replace(params=state.params.replace(broken)), TRAIN, None, Recipe(steps=3, batch=4))
     with pytest.raises(ValueError, match="the loss at step 1 is nan"):
         next(rest)
     assert list(rest) == []
@@ -277,7 +277,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step() -> None:
 
 def test_a_run_keeps_no_graph_of_parameters_that_want_gradients() -> None:
     params = model(SHAPES["llama"], "torch")
-    wanting = params.held_as({name: x.clone().requires_grad_() for name, x in params.items()})
+    wanting = params.replace({name: x.clone().requires_grad_() for name, x in params.items()})
     *_, last = fit(wanting, TRAIN, None, Recipe(steps=2, warmup=0))
     assert not any(x.requires_grad for x in last.params.values())
     assert all(x.requires_grad and x.grad is None for x in wanting.values())

@@ -114,8 +114,8 @@ def test_kernels_are_the_backends_for_gradients_and_the_callers_in_their_place()
     backend = tinyxp.backend("torch")
     ours = training_kernels(backend, {"silu": ops.silu})
     assert ours.silu is ops.silu
-    assert ours.linear_cross_entropy is backend.kernels["linear_cross_entropy"]
-    assert training_kernels(backend, None).silu is backend.kernels["silu"]
+    assert ours.linear_cross_entropy is backend.engine.kernels["linear_cross_entropy"]
+    assert training_kernels(backend, None).silu is backend.engine.kernels["silu"]
     assert training_kernels(backend, PURE) is PURE
 
 

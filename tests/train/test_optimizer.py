@@ -28,7 +28,7 @@ def updated(state: State, gradients: Params, recipe: Recipe) -> tuple[State, flo
 
 
 def full(params: Params, value: float) -> Params:
-    return params.held_as({name: value + 0.0 * x for name, x in params.items()})
+    return params.replace({name: value + 0.0 * x for name, x in params.items()})
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_updates_are_torchs(clip: float) -> None:
             group["lr"] = recipe.rate(step)
         expected = torch.nn.utils.clip_grad_norm_(theirs.values(), clip)
         optimizer.step()
-        state, norm = updated(state, params.held_as(gradients), recipe)
+        state, norm = updated(state, params.replace(gradients), recipe)
         assert norm == pytest.approx(float(expected), rel=1e-12)
     for name, x in state.params.items():
         # torch divides by the norm plus 1e-6.
@@ -114,7 +114,7 @@ def test_the_norm_is_over_all_parameters_and_what_is_below_the_clip_is_whole(lib
 @pytest.mark.parametrize("library", libraries("numpy", "torch", "jax"))
 def test_an_update_changes_nothing_that_it_is_given_and_keeps_dtypes(library: str) -> None:
     params = drawn(LLAMA_CONFIG).to(tinyxp.backend(library).xp)
-    params = params.held_as({name: 1.0 * x for name, x in params.items()})  # memory of its own
+    params = params.replace({name: 1.0 * x for name, x in params.items()})  # memory of its own
     before = initial(params)
     after, _ = updated(before, params, CONSTANT)
     for name, x in drawn(LLAMA_CONFIG).items():

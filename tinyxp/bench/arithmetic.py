@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from tinyxp.config import Config
-from tinyxp.params import Params, parameter_shapes
+from tinyxp.params import Params
+from tinyxp.shapes import parameter_shapes
 from tinyxp.typing import Array
 
 LOOKED_UP = ("embed.weight", "pos_embed.weight")

@@ -11,6 +11,7 @@ from tinyxp.bench.arithmetic import matrices, nbytes
 from tinyxp.bench.timing import timed
 from tinyxp.bench.work import Work, inferred
 from tinyxp.dtypes import dtype_name
+from tinyxp.engine import engine_of
 from tinyxp.inputs import as_kernels
 from tinyxp.params import Params
 
@@ -49,7 +50,7 @@ def _square(params: Params, width: int) -> Work:
 def weights_pass(params: Params) -> Limit:
     """One vector through each matrix of the model, with the backend's own kernel: the bytes of them all."""
     backend, names = params.backend, matrices(params.config)
-    linear = as_kernels(backend.kernels).linear
+    linear = as_kernels(engine_of(backend).kernels).linear
     vectors = {
         str(width): params.xp.ones((1, 1, width), dtype=params.dtype, device=params.device)
         for width in sorted({params[name].shape[1] for name in names})

@@ -16,6 +16,7 @@ from tinyxp.bench.memory import UNCOUNTED, Memory, memory
 from tinyxp.bench.plan import BATCHES, STEPS, WARMUP, Plan
 from tinyxp.bench.timing import Times, by_turns, timed
 from tinyxp.dtypes import dtype_name
+from tinyxp.engine import engine_of
 from tinyxp.params import Params
 
 Piece = Callable[[Params], work.Work]
@@ -117,7 +118,7 @@ class _Session:
             adapter = registry.backend(backend)
             for dtype in self.plan.dtypes:
                 try:
-                    adapter.check_int8() if dtype == "int8" else adapter.dtype(dtype)
+                    engine_of(adapter).check_int8() if dtype == "int8" else adapter.dtype(dtype)
                     found.append((backend, dtype))
                 except ValueError as error:
                     self.notes.append(f"left out: {backend} {dtype}, since {error}")

@@ -17,6 +17,7 @@ import numpy as np
 from tinyxp import registry
 from tinyxp.bench.plan import Plan
 from tinyxp.bench.work import Work, head, prefill, step
+from tinyxp.engine import engine_of
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -53,7 +54,7 @@ def measured(plan: Plan) -> Memory:
     backend = registry.backend(plan.backends[0])
     backend.synchronize(backend.from_numpy(np.zeros(1, dtype=np.float32)))  # so that the library has started
     before = _bytes("VmRSS")
-    params = backend.prepared(plan.params(backend, plan.dtypes[0]))
+    params = engine_of(backend).prepare(plan.params(backend, plan.dtypes[0]))
 
     def run() -> None:
         prefill(params, 1, plan.prompt_tokens)()

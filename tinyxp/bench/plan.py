@@ -9,8 +9,10 @@ from pathlib import Path
 from tinyxp.bench.timing import REST
 from tinyxp.checks import as_integer
 from tinyxp.config import PRESETS, Config
+from tinyxp.engine import engine_of
 from tinyxp.formats import load, load_config
-from tinyxp.params import Params, init
+from tinyxp.initialization import init
+from tinyxp.params import Params
 from tinyxp.registry import Backend, available_backends
 
 LENGTHS = (16, 64, 256, 1024)
@@ -84,7 +86,7 @@ class Plan:
     def params(self, backend: Backend, dtype: str) -> Params:
         """The model's parameters, random ones for a preset; ValueError for a dtype that the backend lacks."""
         if dtype == "int8":
-            return backend.int8(self.params(backend, "float32"))
+            return engine_of(backend).quantize(self.params(backend, "float32"))
         if self.is_preset:
             return init(self.config, xp=backend.xp, dtype=dtype)
         return load(self.model, xp=backend.xp, dtype=dtype)

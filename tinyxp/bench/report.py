@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyxp.bench.measure import Bench, Result
 from tinyxp.bench.plan import STEPS
-from tinyxp.params import count_parameters
+from tinyxp.shapes import count_parameters
 
 
 def record(bench: Bench) -> dict[str, Any]:

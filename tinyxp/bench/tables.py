@@ -9,7 +9,7 @@ from tinyxp.bench.measure import Bench
 from tinyxp.bench.plan import STEPS
 from tinyxp.bench.report import digits, sentence
 from tinyxp.bench.timing import Times
-from tinyxp.params import count_parameters
+from tinyxp.shapes import count_parameters
 
 Row = Sequence[str]
 WIDTH = 110

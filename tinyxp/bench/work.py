@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp.cache import new_cache
-from tinyxp.decoding import new_decoder
+from tinyxp.engine import engine_of, new_decoder
 from tinyxp.generation import generate
 from tinyxp.model import extend
 from tinyxp.params import Params
@@ -56,7 +56,7 @@ def first_token(params: Params, tokens: int) -> Work:
 
 def head(params: Params, tokens: int, *, last: bool) -> Work:
     """A prompt with the head at every position, or at the last alone."""
-    backend, kernels = params.backend, params.backend.kernels
+    backend, kernels = params.backend, engine_of(params.backend).kernels
     ids = ids_of(params, 1, tokens)
 
     def logits(params: Params, ids: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tinyxp.cli.sides import given, with_sides
+from tinyxp.cli.sides import open_sides, with_sides
 
 
 @click.command()
@@ -35,7 +35,7 @@ def diagnose(a: str, b: str, seconds: float, as_json: bool, **inputs: Any) -> in
     from tinyxp.doctor.diagnosis_report import lines, record
 
     with redirect_stdout(sys.stderr):  # a port may print; standard output is the report's
-        sides = given(a, b, **inputs)
+        sides = open_sides(a, b, **inputs)
         found = examine(sides.a, sides.b, sides.ids, mask=sides.mask, seconds=seconds)
     if as_json:
         click.echo(json.dumps(record(found), allow_nan=False))

@@ -1,4 +1,4 @@
-"""``tinyxp diff``: where two implementations part, and whether it matters."""
+"""``tinyxp diff``: where two implementations differ first, and whether it matters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tinyxp.cli.sides import given, with_sides
+from tinyxp.cli.sides import open_sides, with_sides
 
 
 @click.command()
@@ -20,41 +20,41 @@ from tinyxp.cli.sides import given, with_sides
     metavar="N",
     type=click.IntRange(0, 100_000),
     default=0,
-    help="Append N greedy tokens of A first.",
+    help="First append N greedy tokens of A.",
 )
 @click.option("--all", "everything", is_flag=True, help="Show every trace point.")
 @click.option(
     "--html",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a page with charts too.",
+    help="Also write a page with charts.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def diff(
     a: str, b: str, generate: int, everything: bool, html: Path | None, as_json: bool, **inputs: Any
 ) -> int:
-    """Run the same ids through A and B and hold every trace point against the float64 truth.
+    """Run the same ids through A and B and judge every trace point against a float64 run.
 
-    A, which is trusted, and B are each a model and where it runs (MODEL, MODEL@jax:float32,
-    MODEL@torch+kernels:bfloat16, MODEL@jax+jit), transformers' own (hf:MODEL, hf:MODEL@:bfloat16), a recorded
-    trace (port.npz), or a function from ids to logits or to a trace (package.module:function,
-    port.py:function). Without --prompt or --ids, 32 ids are drawn, or a recorded trace's own are taken.
+    A is trusted, B is in doubt. Each is a model and where it runs (MODEL, MODEL@jax:float32,
+    MODEL@torch+kernels:bfloat16, MODEL@jax+jit), transformers' own model (hf:MODEL, hf:MODEL@:bfloat16), a
+    recorded trace (port.npz), or a function from ids to logits or to a trace (package.module:function,
+    port.py:function). Without --prompt or --ids, the ids are those of a recorded trace, or 32 drawn ones.
 
-    Exit status 0: they agree, but for rounding; 1: they differ; 2: bad input.
+    Exit status 0: they agree within rounding; 1: they differ; 2: bad input.
     """
     from tinyxp.doctor import compare
-    from tinyxp.doctor.report import lines, record
+    from tinyxp.doctor.report import render, to_dict
 
-    with redirect_stdout(sys.stderr):  # a port may print; standard output is the report's
-        sides = given(a, b, **inputs)
-        found = compare(sides.a, sides.b, sides.ids, mask=sides.mask, generate=generate)
+    with redirect_stdout(sys.stderr):  # a port may print; standard output is for the report
+        sides = open_sides(a, b, **inputs)
+        comparison = compare(sides.a, sides.b, sides.ids, mask=sides.mask, generate=generate)
     if html is not None:
         from tinyxp.html.diff import diff_page
         from tinyxp.html.page import write_page
 
-        write_page(html, diff_page(found, decode=sides.decode()))
+        write_page(html, diff_page(comparison, decode=sides.decode()))
     if as_json:
-        click.echo(json.dumps(record(found), allow_nan=False))
+        click.echo(json.dumps(to_dict(comparison), allow_nan=False))
     else:
-        click.echo("\n".join(lines(found, everything=everything, decode=sides.decode())))
-    return int(not found.agrees)
+        click.echo("\n".join(render(comparison, everything=everything, decode=sides.decode())))
+    return int(not comparison.agrees)

@@ -69,6 +69,7 @@ def generate(
     limit_threads(threads)
     import tinyxp
     from tinyxp.dtypes import dtype_name
+    from tinyxp.engine import engine_of
     from tinyxp.formats import load_config
     from tinyxp.formats.included import FIRST, included
 
@@ -81,8 +82,9 @@ def generate(
     if temperature is None:
         temperature = temperature_of(Path(model))
     adapter, eight_bits = tinyxp.backend(backend), dtype == "int8"
+    engine = engine_of(adapter)
     if eight_bits:  # these checks before the model, which may take long
-        adapter.check_int8()
+        engine.check_int8()
         dtype = "float32"
     elif dtype is not None:
         adapter.dtype(dtype)
@@ -96,7 +98,7 @@ def generate(
     params = loading(
         lambda show: tinyxp.load(model, xp=adapter.xp, dtype=dtype, device=device, progress=show)
     )
-    params = adapter.int8(params) if eight_bits else adapter.prepared(params)
+    params = engine.quantize(params) if eight_bits else engine.prepare(params)
     adapter.synchronize(params["embed.weight"])
     computed = "int8" if eight_bits else dtype_name(params.dtype)
 

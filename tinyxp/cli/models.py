@@ -60,7 +60,7 @@ def info(model: str, parameters: bool, as_json: bool) -> None:
 def _costs(config: Config, tensors: list[TensorInfo]) -> dict[str, Any]:
     """A matrix of w numbers costs a token 2 w operations, a bias of w costs w, and each position that it sees
     costs every block 2 h hd for its score and 2 h hd for its value."""
-    from tinyxp.params import count_parameters, parameter_shapes
+    from tinyxp.shapes import count_parameters, parameter_shapes
 
     counts = count_parameters(config)
     heads = config.n_heads * config.head_dim

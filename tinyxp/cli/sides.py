@@ -1,9 +1,9 @@
-"""What ``tinyxp diff`` and ``tinyxp diagnose`` share: their arguments, and what goes into both sides."""
+"""What ``tinyxp diff`` and ``tinyxp diagnose`` share: their arguments, and the input of both sides."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -11,56 +11,56 @@ if TYPE_CHECKING:
     from tinyxp.doctor import Side
     from tinyxp.text.base import Tokenizer
 
-F = Callable[..., Any]
+Command = TypeVar("Command", bound=Callable[..., Any])
 OPTIONS = (
     click.argument("a"),
     click.argument("b"),
-    click.option("--prompt", metavar="TEXT", help="The text that goes into both sides."),
-    click.option("--ids", metavar="IDS", help="The ids instead, separated by commas; ';' between rows."),
+    click.option("--prompt", metavar="TEXT", help="The text that both sides get."),
+    click.option("--ids", metavar="IDS", help="Token ids instead, separated by commas; ';' between rows."),
     click.option(
         "--pad",
         metavar="N",
         type=click.IntRange(0, 100_000),
         default=0,
-        help="Padding before the ids, which the mask tells of.",
+        help="Put N padding tokens, which the mask marks, before the ids.",
     ),
     click.option("--tokenizer", metavar="PATH", help="Where the tokenizer is, if not with a model."),
     click.option("--threads", type=click.IntRange(min=1), help="How many threads the libraries may use."),
 )
 
 
-def with_sides(command: F) -> F:
-    """Adds the arguments A and B and the options that say what goes into them."""
+def with_sides(command: Command) -> Command:
+    """Add the arguments A and B and the options for their input."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
 
 
-class Given(NamedTuple):
-    """What a command line says."""
+class Inputs(NamedTuple):
+    """Two sides and what they get."""
 
     a: Side
     b: Side
-    ids: Any
+    ids: Any  # None: to be drawn, or a recorded trace's own
     mask: Any
-    text: Tokenizer | None
+    tokenizer: Tokenizer | None
 
     def decode(self) -> Callable[[int], str] | None:
-        """From an id to its text, where there is a tokenizer."""
-        text = self.text
-        if text is None:
+        """Return a function from an id to its text, if there is a tokenizer."""
+        tokenizer = self.tokenizer
+        if tokenizer is None:
             return None
 
-        def spell(i: int) -> str:
+        def decode(i: int) -> str:
             try:
-                return text.decode([i])
-            except ValueError:  # a vocabulary that the tokenizer does not fill
+                return tokenizer.decode([i])
+            except ValueError:  # the vocabulary is larger than the tokenizer's
                 return f"#{i}"
 
-        return spell
+        return decode
 
 
-def given(
+def open_sides(
     a: str,
     b: str,
     *,
@@ -69,32 +69,19 @@ def given(
     pad: int,
     tokenizer: str | None,
     threads: int | None,
-) -> Given:
-    """The two sides, and the ids and the mask, None where they are to be found or drawn."""
+) -> Inputs:
+    """Open both sides, and encode or parse their input."""
     from tinyxp.cli.threads import limit_threads
 
     limit_threads(threads)
     import numpy as np
 
-    import tinyxp
     from tinyxp.doctor import parse
 
     if prompt is not None and ids is not None:
         raise ValueError("--prompt and --ids are both given; one of them is enough")
     sides = parse(a), parse(b)
-    text = None
-    models = [side.model for side in sides if side.model is not None]
-    if prompt is not None or tokenizer is not None:
-        if tokenizer is None and not models:
-            raise ValueError(
-                "--prompt needs a tokenizer, and neither side is a model: name one with --tokenizer"
-            )
-        text = tinyxp.load_tokenizer(tokenizer or models[0])
-    elif models:
-        try:
-            text = tinyxp.load_tokenizer(models[0])
-        except (ValueError, ImportError, OSError):
-            text = None  # only to spell tokens
+    text = _load_tokenizer(sides, tokenizer, required=prompt is not None)
     rows: Any = None
     if prompt is not None:
         assert text is not None
@@ -102,18 +89,33 @@ def given(
         if not rows[0]:
             raise ValueError("--prompt is empty, and this model's tokenizer puts no token before a text")
     elif ids is not None:
-        rows = _rows(ids)
+        rows = _parse_rows(ids)
     if not pad:
-        return Given(*sides, rows, None, text)
+        return Inputs(*sides, rows, None, text)
     if rows is None:
         raise ValueError("--pad needs --prompt or --ids")
     padded = np.array([[0] * pad + row for row in rows], np.int64)
     mask = np.ones(padded.shape, bool)
     mask[:, :pad] = False
-    return Given(*sides, padded, mask, text)
+    return Inputs(*sides, padded, mask, text)
 
 
-def _rows(ids: str) -> list[list[int]]:
+def _load_tokenizer(sides: tuple[Side, Side], path: str | None, *, required: bool) -> Tokenizer | None:
+    """Load the named tokenizer, or that of the first model; None if none is needed and there is none."""
+    from tinyxp.text.tokenizer import load_tokenizer
+
+    models = [side.model for side in sides if side.model is not None]
+    if path is not None or (required and models):
+        return load_tokenizer(path or models[0])
+    if required:
+        raise ValueError("--prompt needs a tokenizer, and neither side is a model: name one with --tokenizer")
+    try:
+        return load_tokenizer(models[0]) if models else None
+    except (ValueError, ImportError, OSError):
+        return None  # it would only print the text of ids
+
+
+def _parse_rows(ids: str) -> list[list[int]]:
     try:
         rows = [[int(x) for x in row.split(",")] for row in ids.split(";")]
     except ValueError:

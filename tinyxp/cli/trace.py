@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 @click.option("--backend", default="numpy", show_default=True, help="The array library.")
 @click.option("--threads", type=click.IntRange(min=1), help="How many threads the library may use.")
 @click.option("--dtype", default="float32", show_default=True, help="float64, float32, bfloat16 or float16.")
-@click.option("--points", default="*", help="Only these trace points, such as 'blocks.0.*,logits'.")
-@click.option("-o", "--output", help="Record the values of the points in a .npz or .safetensors file.")
-@click.option("--html", help="Write a page that shows the pass, one file that needs no network.")
+@click.option("--points", default="*", help="Show only these trace points, such as 'blocks.0.*,logits'.")
+@click.option("-o", "--output", help="Record the points in an .npz or .safetensors file.")
+@click.option("--html", help="Write a self-contained page that shows the pass.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def trace(
     model: str,
@@ -47,111 +47,109 @@ def trace(
 ) -> None:
     """Walk through one forward pass of MODEL over PROMPT ('-' reads it from standard input).
 
-    Every value on the way has a name: the trace points. A line gives the shape, the dtype, the least and the
-    largest number, the mean and the root mean square of one. MODEL is a file, a folder, a hub id, or holmes,
-    which comes with tinyxp.
+    Each line describes one trace point, a named value of the pass: its shape, dtype, minimum, maximum, mean
+    and root mean square. MODEL is a file, a folder, a hub id, or holmes, the model included with tinyxp.
     """
     limit_threads(threads)
     import numpy as np
 
-    import tinyxp
-    from tinyxp.doctor.recorded import SUFFIXES, write_trace
+    from tinyxp import registry, tracing
+    from tinyxp.doctor.trace_files import SUFFIXES, write_trace
+    from tinyxp.formats import load
     from tinyxp.html.measure import Run
 
-    adapter = tinyxp.backend(backend)
+    adapter = registry.backend(backend)
     adapter.dtype(dtype)
     if output is not None and Path(output).suffix.lower() not in SUFFIXES:
         raise ValueError(f"output is {output!r}; it must end in {' or '.join(SUFFIXES)}")
-    text, tokens = _tokens(model, prompt, ids, tokenizer)
-    params = loading(lambda show: tinyxp.load(model, xp=adapter.xp, dtype=dtype, progress=show))
-    with (
-        adapter.inference(),
-        np.errstate(all="ignore"),
-    ):  # numbers that are not finite are shown, not warned of
-        run = Run(params, tokens, tinyxp.trace(params, [list(tokens)]), _speller(text))
-        chosen = _chosen(points, run.points)
-        record = _record(run, chosen) | {"model": model, "backend": adapter.name}
+    text, tokens = _read_tokens(model, prompt, ids, tokenizer)
+    params = loading(lambda show: load(model, xp=adapter.xp, dtype=dtype, progress=show))
+    # Numbers that are not finite are shown, not warned about.
+    with adapter.inference(), np.errstate(all="ignore"):
+        run = Run(params, tokens, tracing.trace(params, [list(tokens)]), _speller(text))
+        selected = _select(points, run.points)
+        walk = _to_dict(run, selected) | {"model": model, "backend": adapter.name}
         if html is not None:
             from tinyxp.html.page import write_page
             from tinyxp.html.trace import page
 
-            write_page(Path(html), page(run, _name(model), f"{dtype} on {adapter.name}"))
+            write_page(Path(html), page(run, _shorten_path(model), f"{dtype} on {adapter.name}"))
     if output is not None:
         write_trace(
             Path(output),
-            {name: adapter.to_numpy(run.points[name]) for name in chosen},
+            {name: adapter.to_numpy(run.points[name]) for name in selected},
             ids=np.asarray([tokens], dtype=np.int64),
         )
-    click.echo(json.dumps(record, allow_nan=False) if as_json else "\n".join(_walk(record)))
+    click.echo(json.dumps(walk, allow_nan=False) if as_json else "\n".join(_render(walk)))
     for written in filter(None, (output, html)):
         click.echo(f"wrote {written}", err=True)
 
 
-def _tokens(
+def _read_tokens(
     model: str, prompt: str | None, ids: str | None, tokenizer: str | None
 ) -> tuple[Tokenizer | None, tuple[int, ...]]:
-    """The tokenizer, None where only ids are given and the model has none, and the ids of the sequence."""
-    import tinyxp
+    """Return the tokenizer, None if ids are given and the model has none, and the ids of the sequence."""
     from tinyxp.formats import load_config
+    from tinyxp.text.tokenizer import load_tokenizer
 
     if prompt is not None and ids is not None:
         raise ValueError("PROMPT and --ids are both given; one of them is needed")
     if prompt is None and ids is None:
         raise ValueError("neither PROMPT nor --ids is given; one of them is needed")
     if tokenizer is None:
-        load_config(model)  # so that a model that is not there is not reported as a missing tokenizer
+        load_config(model)  # reports a missing model as such, not as a missing tokenizer
     if ids is not None:
         try:
-            text = tinyxp.load_tokenizer(tokenizer or model)
+            text = load_tokenizer(tokenizer or model)
         except (ValueError, ImportError):
             if tokenizer is not None:
                 raise
             text = None
-        return text, _parsed(ids)
+        return text, _parse_ids(ids)
     if prompt == "-":
         if sys.stdin is None:
             raise ValueError("PROMPT is '-', but standard input is closed")
         prompt = sys.stdin.read()
-    text = tinyxp.load_tokenizer(tokenizer or model)
-    found = tuple(text.encode(prompt or ""))
-    if not found:
+    text = load_tokenizer(tokenizer or model)
+    tokens = tuple(text.encode(prompt or ""))
+    if not tokens:
         raise ValueError("PROMPT is empty, and this model's tokenizer puts no token before a text")
-    return text, found
+    return text, tokens
 
 
-def _parsed(ids: str) -> tuple[int, ...]:
+def _parse_ids(ids: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in ids.split(","))
+        return tuple(int(x) for x in ids.split(","))
     except ValueError:
-        raise ValueError(f"ids is {ids!r}; it must be integers with commas between them") from None
+        raise ValueError(f"ids is {ids!r}; it must be integers separated by commas") from None
 
 
 def _speller(text: Tokenizer | None) -> Callable[[int], str]:
-    """A function from a token to one visible line; # and the id where no tokenizer knows it."""
+    """Return a function from an id to its text on one visible line; # and the id if no tokenizer knows it."""
     from tinyxp.html.page import visible
 
-    def spelled(index: int) -> str:
+    def spell(index: int) -> str:
         try:
             return f"#{index}" if text is None else visible(text.token_bytes(index)) or f"#{index}"
         except ValueError:
             return f"#{index}"
 
-    return spelled
+    return spell
 
 
-def _chosen(patterns: str, names: Iterable[str]) -> list[str]:
-    """The names that fit one of the patterns, in their order; ValueError for a pattern that fits none."""
-    wanted, known = [pattern.strip() for pattern in patterns.split(",")], list(names)
-    for pattern in wanted:
+def _select(points: str, names: Iterable[str]) -> list[str]:
+    """Return the names that match one of the patterns. Raise ValueError for a pattern that matches none."""
+    patterns, known = [pattern.strip() for pattern in points.split(",")], list(names)
+    for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in known):
             raise ValueError(
-                f"points has {pattern!r}, which fits no trace point, such as {', '.join(known[:3])}"
+                f"points has {pattern!r}, which matches no trace point, such as {', '.join(known[:3])}"
             )
-    return [name for name in known if any(fnmatchcase(name, pattern) for pattern in wanted)]
+    return [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def _record(run: Run, chosen: list[str]) -> dict[str, Any]:
-    """What the walk tells, for JSON: a number that is not finite is null, and how many there are is told."""
+def _to_dict(run: Run, selected: list[str]) -> dict[str, Any]:
+    """Return the walk as JSON holds it: a number that is not finite is None, and their count is given."""
     from tinyxp.dtypes import dtype_name
     from tinyxp.html.measure import next_tokens
 
@@ -159,7 +157,7 @@ def _record(run: Run, chosen: list[str]) -> dict[str, Any]:
         "dtype": dtype_name(run.params.dtype),
         "ids": list(run.ids),
         "tokens": [run.text(index) for index in run.ids],
-        "points": {name: _figures(run, name) for name in chosen},
+        "points": {name: _figures(run, name) for name in selected},
         "next": [{"id": i, "text": run.text(i), "p": _finite(p)} for i, p in next_tokens(run)],
     }
 
@@ -183,20 +181,20 @@ def _finite(x: float) -> float | None:
     return x if math.isfinite(x) else None
 
 
-def _walk(record: dict[str, Any]) -> Iterable[str]:
-    """The lines of the walk."""
+def _render(record: dict[str, Any]) -> Iterable[str]:
+    """Yield the lines of the walk."""
     yield f"{len(record['ids'])} tokens, {record['dtype']} on {record['backend']}"
     for i, (index, token) in enumerate(zip(record["ids"], record["tokens"], strict=True)):
         yield f"  {i:>4} {index:>7}  {token}"
     width = max(map(len, record["points"]))
     shapes = {name: str(tuple(point["shape"])) for name, point in record["points"].items()}
     widest = max(map(len, shapes.values()))
-    before = None
+    before: str | None = ""
     for name, point in record["points"].items():
-        part = " ".join(name.split(".")[:2]).replace("blocks", "block") if name.startswith("blocks.") else ""
-        if part != before:
-            yield f"\n{part}" if part else ""
-        before = part
+        block = name.split(".")[1] if name.startswith("blocks.") else None
+        if block != before:
+            yield "" if block is None else f"\nblock {block}"
+        before = block
         numbers = "  ".join(
             f"{figure} {_short(point[figure]):>10}" for figure in ("min", "max", "mean", "rms")
         )
@@ -211,6 +209,6 @@ def _short(x: float | None) -> str:
     return "-" if x is None else f"{x:.4g}"
 
 
-def _name(model: str) -> str:
-    """What a page calls the model: no folders of the machine that wrote it."""
+def _shorten_path(model: str) -> str:
+    """Return the model's name for a page, without the folders of the machine that wrote it."""
     return model if not Path(model).exists() else Path(model).resolve().name

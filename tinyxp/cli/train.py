@@ -198,7 +198,7 @@ def windows(tokenizer: Tokenizer, text: str, length: int, held_out: float) -> tu
 
 def go(run: Run, trained: Windows, held_out: Windows, tokenizer: Tokenizer, output: Path) -> None:
     """The run to its end, with a line, a sample and a checkpoint at each evaluation."""
-    from tinyxp.params import count_parameters
+    from tinyxp.shapes import count_parameters
     from tinyxp.train import fit
     from tinyxp.train.checkpoint import NAME, entry
 

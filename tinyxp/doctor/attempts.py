@@ -100,7 +100,7 @@ def find_moved_layers(question: Question) -> Answer | None:
     evidence, v, point, own = question.evidence, question.v, question.point, question.own
     i = block_of(point)
     bad = [n for n in own if block_of(n) == i and kind(n) in MATRICES.values() and own[n].is_fault]
-    if i is None or (len(bad) < MOVED and len(evidence.trace) > 3 * evidence.blocks):
+    if i is None or (len(bad) < MOVED and len(evidence.points) > 3 * evidence.blocks):
         return None
     fault = fit_layer_order(evidence, v, own)
     if fault is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tinyxp.doctor.points import Batch
-from tinyxp.doctor.sides import Side, Trace
-from tinyxp.doctor.truth import Weights
+from tinyxp.doctor.reference_run import WeightSource
+from tinyxp.doctor.sides import Side
+from tinyxp.doctor.traces import Batch, Points
 from tinyxp.doctor.verdicts import Comparison
 
 
@@ -16,9 +16,9 @@ class Case(NamedTuple):
     comparison: Comparison
     base: Side
     side: Side
-    weights: Weights  # the trusted side's
+    weights: WeightSource  # the trusted side's
     batch: Batch
-    trace: Trace  # of the side in doubt
+    points: Points  # of the side in doubt
     dtype: str  # in which the side in doubt computes
 
     @property

@@ -49,10 +49,8 @@ def _build(case: Case, finding: Finding, agrees_after: bool) -> Cause:
 def _confidence(case: Case, finding: Finding, agrees_after: bool) -> Confidence:
     if not finding.faults:
         return Confidence.UNKNOWN
-    is_guess = any(
-        f.narrow or f.key.startswith(("other weights", "head not tied")) for f in finding.faults
-    )
-    is_nan = not np.isfinite(case.trace[finding.point]).any()  # many faults end in NaN
+    is_guess = any(f.narrow or f.key.startswith(("other weights", "head not tied")) for f in finding.faults)
+    is_nan = not np.isfinite(case.points[finding.point]).any()  # many faults end in NaN
     is_exact = agrees_after or not finding.after.is_fault
     return Confidence.CERTAIN if is_exact and not is_guess and not is_nan else Confidence.LIKELY
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxp.checks import is_number
+from tinyxp.doctor.batches import choose_batch
 from tinyxp.doctor.case import Case
 from tinyxp.doctor.causes import build_causes
-from tinyxp.doctor.comparing import batch_for, judged
+from tinyxp.doctor.comparison import compare_traces
 from tinyxp.doctor.diagnosis import Cause, Confidence, Diagnosis
 from tinyxp.doctor.differences import config_differences, parameter_differences
 from tinyxp.doctor.distance import Distance
@@ -19,7 +20,7 @@ from tinyxp.doctor.evidence import Evidence
 from tinyxp.doctor.proof import prove
 from tinyxp.doctor.search import Explanation, explain
 from tinyxp.doctor.side_checks import check_dtype, check_front_token, check_random, check_width
-from tinyxp.doctor.sides import Model, Transformers, as_side
+from tinyxp.doctor.specs import as_side
 
 
 @np.errstate(all="ignore")  # a broken model may overflow: that is reported, not warned of
@@ -37,9 +38,9 @@ def diagnose(a: Any, b: Any, ids: Any = None, *, mask: Any = None, seconds: floa
     if not (is_number(seconds) and seconds >= 0):
         raise ValueError(f"seconds is {seconds!r}; it must be a finite number of 0 or more")
     a, b = as_side(a, "A"), as_side(b, "B")
-    batch = batch_for(a, b, ids, mask)
+    batch = choose_batch(a, b, ids, mask)
     of_a, of_b = a.trace(batch), b.trace(batch)
-    comparison = judged(a, b, batch, of_a, of_b)
+    comparison = compare_traces(a, b, batch, of_a, of_b)
     base, side, trace = (a, b, of_b) if comparison.judged == "B" else (b, a, of_a)
     if base.weights is None:
         raise ValueError(
@@ -47,9 +48,8 @@ def diagnose(a: Any, b: Any, ids: Any = None, *, mask: Any = None, seconds: floa
         )
     if comparison.agrees:
         return Diagnosis(comparison)
-    return _examine(
-        Case(comparison, base, side, base.weights, batch, trace, side.dtype or "float32"), seconds
-    )
+    case = Case(comparison, base, side, base.weights, batch, trace.points, trace.dtype)
+    return _examine(case, seconds)
 
 
 def _examine(case: Case, seconds: float) -> Diagnosis:
@@ -67,9 +67,9 @@ def _examine(case: Case, seconds: float) -> Diagnosis:
         cause, case = narrow
         causes.append(cause)
 
-    evidence = Evidence(case.weights, case.batch, case.trace, case.dtype)
-    in_checkpoint = isinstance(case.side, (Model, Transformers))
-    explanation = explain(evidence, seconds=seconds, reads_checkpoint=in_checkpoint)
+    evidence = Evidence(case.weights, case.batch, case.points, case.dtype)
+    reads_checkpoint = case.side.reads_checkpoint
+    explanation = explain(evidence, seconds=seconds, reads_checkpoint=reads_checkpoint)
     check = _check(evidence, explanation)
     causes += build_causes(case, explanation.findings, check.agrees)
     different = parameter_differences(case.base, case.side)
@@ -115,7 +115,7 @@ def _check(evidence: Evidence, explanation: Explanation) -> _Check:
     faults = [fault for finding in explanation.findings for fault in finding.faults]
     is_exact = all(fault.change is not None and not fault.narrow for fault in faults)
     agrees = is_exact and bool(after) and not any(error.is_fault for error in after.values())
-    last = list(evidence.trace)[-1]
+    last = list(evidence.points)[-1]
     if last in before and last in after:
         return _Check(before[last].distance, after[last].distance, agrees)
     return _Check(None, None, agrees)

@@ -8,15 +8,16 @@ from typing import Any
 from tinyxp.doctor.diagnosis import Cause, Diagnosis
 from tinyxp.doctor.distance import Distance
 from tinyxp.doctor.points import kind
-from tinyxp.doctor.report import answer, finite
-from tinyxp.doctor.report import record as comparison_record
+from tinyxp.doctor.report import finite
+from tinyxp.doctor.report import to_dict as comparison_record
+from tinyxp.doctor.wording import summarize
 
 WIDTH = 100
 
 
 def lines(found: Diagnosis) -> list[str]:
     """The whole report: what was found, each cause with what to do, and what is known of it."""
-    said = [answer(found.comparison), ""]
+    said = [summarize(found.comparison), ""]
     if found.comparison.agrees:
         return said[:1]
     for number, cause in enumerate(found.causes, 1):

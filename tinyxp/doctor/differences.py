@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tinyxp.config import Config
-from tinyxp.doctor.sides import Model, Side
-from tinyxp.dtypes import EPSILON
-from tinyxp.params import parameter_shapes
+from tinyxp.doctor.sides import Side
+from tinyxp.dtypes import EPSILON, dtype_name
+from tinyxp.shapes import parameter_shapes
 
 
 class ParameterDifferences(NamedTuple):
@@ -37,21 +37,20 @@ def config_differences(base: Side, side: Side, it: str) -> list[str]:
     if right is None or theirs is None:
         return []
     return [
-        f"config: {f.name} of {it} is {getattr(theirs, f.name)!r}, the other side's {getattr(right, f.name)!r}"
-        for f in fields(Config)
-        if getattr(right, f.name) != getattr(theirs, f.name)
+        f"config: {name} of {it} is {getattr(theirs, name)!r}, the other side's {getattr(right, name)!r}"
+        for name in (field.name for field in fields(Config))
+        if getattr(right, name) != getattr(theirs, name)
     ]
 
 
 def parameter_differences(base: Side, side: Side) -> ParameterDifferences:
     """The parameters that two models do not share; none if one of them has no weights."""
-    right, theirs = base.weights, side.weights if isinstance(side, Model) else None
-    if right is None or theirs is None:
+    right, theirs, params = base.weights, side.weights, side.params
+    if right is None or theirs is None or params is None:
         return ParameterDifferences({}, 0)
-    assert isinstance(side, Model)
-    rounding = EPSILON[side.dtype or "float32"]
+    rounding = EPSILON[dtype_name(params.dtype)]
     shapes = parameter_shapes(right.config)
-    common = [name for name in side.params if name in shapes]
+    common = [name for name in params if name in shapes]
     shares: dict[str, float] = {}
     for name in common:
         x, y = right.read(name), theirs.read(name)

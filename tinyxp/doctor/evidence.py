@@ -9,31 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinyxp.doctor.comparing import Noise
 from tinyxp.doctor.distance import Distance, excess, measure
 from tinyxp.doctor.faults.change import See
 from tinyxp.doctor.passes import Passes
-from tinyxp.doctor.points import Batch, block_of, counted, kind, ordered
-from tinyxp.doctor.sides import Trace
-from tinyxp.doctor.truth import Weights
+from tinyxp.doctor.points import block_of, kind, sort_points
+from tinyxp.doctor.reference_run import WeightSource
+from tinyxp.doctor.rounding import Error, measure_errors, measure_own_errors
+from tinyxp.doctor.traces import Batch, Points, Trace, compared_mask
 from tinyxp.doctor.variant import Variant
 from tinyxp.dtypes import EPSILON
 
-
-class Error(NamedTuple):
-    """How far the side is from a variant at one point."""
-
-    excess: float  # as a multiple of what rounding may cost there
-    distance: Distance
-
-    @property
-    def is_fault(self) -> bool:
-        """Whether it is more than rounding."""
-        return self.excess > 1.0
-
-
 Errors = Mapping[str, Error]
-INCOMPARABLE = Error(np.inf, Distance(np.inf, np.inf, (), 0.0, 0.0))
+_ENDLESS = Distance(np.inf, np.inf, (), 0.0, 0.0)
+INCOMPARABLE = Error(_ENDLESS, _ENDLESS, np.inf)
 """The error at a point that has another shape, or that the variant lacks."""
 
 
@@ -52,19 +40,19 @@ class Segment(NamedTuple):
 class Evidence:
     """What is known of the side in doubt: its values at trace points, with the cost of rounding at each."""
 
-    def __init__(self, weights: Weights, batch: Batch, trace: Trace, dtype: str) -> None:
-        self.weights, self.batch, self.trace, self.dtype = weights, batch, trace, dtype
+    def __init__(self, weights: WeightSource, batch: Batch, points: Points, dtype: str) -> None:
+        self.weights, self.batch, self.points, self.dtype = weights, batch, points, dtype
         self.right = Variant(weights, batch)
         self.n = weights.config.n_layers
-        blocks = [i for i in map(block_of, trace) if i is not None]
+        blocks = [i for i in map(block_of, points) if i is not None]
         self.blocks = 1 + max(blocks, default=self.n - 1)  # the side's own
         self.whole = Segment(-1, max(self.n, self.blocks))
         self.segments = self._segments()
         self._passes = Passes()
 
     def _segments(self) -> tuple[Segment, ...]:
-        ends = [-1] if "embed" in self.trace else []
-        ends += [i for i in range(self.blocks) if f"blocks.{i}.residual" in self.trace]
+        ends = [-1] if "embed" in self.points else []
+        ends += [i for i in range(self.blocks) if f"blocks.{i}.residual" in self.points]
         starts = [-1, *(end + 1 for end in ends)]
         return tuple(map(Segment, starts, [*ends, self.whole.last]))
 
@@ -84,26 +72,14 @@ class Evidence:
     @cached_property
     def own_noise(self) -> dict[str, Distance]:
         """What rounding costs one operation on the side's own inputs, by point."""
-        return self._noise(own_inputs=True)
+        errors = measure_own_errors(self.weights, self.batch, Trace(self.points, self.dtype))
+        return {name: error.noise for name, error in errors.items()}
 
     @cached_property
     def run_noise(self) -> dict[str, Distance]:
         """What rounding costs a run from the ids to each point."""
-        return self._noise(own_inputs=False)
-
-    def _noise(self, *, own_inputs: bool) -> dict[str, Distance]:
-        inputs = self.trace if own_inputs else None
-        noise = Noise(self.weights, self.batch, self.dtype, self.trace, forced=inputs)
-        costs: dict[str, Distance] = {}
-
-        def see(name: str, x: np.ndarray) -> np.ndarray:
-            if name not in noise.points or self.trace[name].shape != x.shape:
-                return x
-            costs[name] = noise.at(name, x, counted(name, x.shape, self.batch))
-            return self.trace[name].astype(np.float64) if own_inputs else x
-
-        self.run(self.right, self.whole, see)
-        return costs
+        (errors,) = measure_errors(self.weights, self.batch, [Trace(self.points, self.dtype)]).errors
+        return {name: error.noise for name, error in errors.items()}
 
     @cached_property
     def _usual_noise(self) -> float:
@@ -112,32 +88,32 @@ class Evidence:
         return median(relative) if relative else EPSILON[self.dtype]
 
     def error(self, point: str, x: np.ndarray, *, of_run: bool = False) -> Error:
-        """How far the side is from x at a point; inputs are the side's own, or those of a run from the ids."""
-        found, costs = self.trace[point], self.run_noise if of_run else self.own_noise
+        """The error of the side against x at a point, on its own inputs or in a run from the ids."""
+        found, costs = self.points[point], self.run_noise if of_run else self.own_noise
         if found.shape != x.shape:
             return INCOMPARABLE
-        distance = measure(found, x, counted(point, x.shape, self.batch))
+        distance = measure(found, x, compared_mask(point, x.shape, self.batch))
         noise = costs.get(point) or costs.get(f"blocks.{self.n - 1}.{kind(point)}")
         if noise is None:  # a point, or a shape, that the right model does not have
             usual = self._usual_noise
             noise = distance._replace(rms=usual * distance.scale, worst=usual * distance.largest)
         if noise.scale > 0.0 and np.isfinite(distance.scale):
             noise = noise.scaled(max(1.0, distance.scale / noise.scale))
-        return Error(excess(distance, noise, self.dtype), distance)
+        return Error(distance, noise, excess(distance, noise, self.dtype))
 
     def errors(self, v: Variant, segment: Segment) -> Errors:
         """The errors of a variant at the points of a segment, each operation on the side's own inputs."""
         errors: dict[str, Error] = {}
 
         def see(name: str, x: np.ndarray) -> np.ndarray:
-            if name not in self.trace:
+            if name not in self.points:
                 return x
             errors[name] = self.error(name, _answered(v, name, x))
-            found = self.trace[name]
+            found = self.points[name]
             return x if found.shape != x.shape else found.astype(np.float64)
 
         self.run(v, segment, see)
-        for name in self.trace:
+        for name in self.points:
             if name not in errors and self.computes(segment, name):
                 errors[name] = INCOMPARABLE
         return errors
@@ -161,7 +137,7 @@ class Evidence:
         errors: dict[str, Error] = {}
 
         def see(name: str, x: np.ndarray) -> np.ndarray:
-            if name in self.trace:
+            if name in self.points:
                 errors[name] = self.error(name, _answered(v, name, x), of_run=True)
             return x
 
@@ -174,7 +150,7 @@ class Evidence:
 
         def see(name: str, x: np.ndarray) -> np.ndarray:
             values[name] = x
-            found = self.trace.get(name)
+            found = self.points.get(name)
             is_input = found is not None and name != point and found.shape == x.shape
             return found.astype(np.float64) if is_input and found is not None else x
 
@@ -190,14 +166,14 @@ class Evidence:
         for i in range(max(segment.first, 0), layers if is_last else min(segment.last + 1, layers)):
             x = passes.block(v, i, x, see)
         if is_last:
-            passes.final(v, x, see, logits="logits" in self.trace)
+            passes.final(v, x, see, logits="logits" in self.points)
 
     def _stream_before(self, v: Variant, step: int) -> np.ndarray:
         """What a step reads from the residual stream."""
         i = step - 1
         known = "embed" if i < 0 else f"blocks.{i}.residual"
         handed_on = known if i < 0 else f"blocks.{i}.{v.stream_point(i)}"
-        return self.trace[handed_on if handed_on in self.trace else known].astype(np.float64)
+        return self.points[handed_on if handed_on in self.points else known].astype(np.float64)
 
 
 def _answered(v: Variant, name: str, x: np.ndarray) -> np.ndarray:
@@ -211,4 +187,6 @@ def count_faults(errors: Errors, names: Iterable[str] | None = None) -> int:
 
 def explained_points(before: Errors, after: Errors) -> tuple[str, ...]:
     """The points that differ before and no longer after, in order."""
-    return tuple(n for n in ordered(before) if before[n].is_fault and not after.get(n, before[n]).is_fault)
+    return tuple(
+        n for n in sort_points(before) if before[n].is_fault and not after.get(n, before[n]).is_fault
+    )

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyxp.doctor.evidence import Error
 from tinyxp.doctor.faults import Fault
-from tinyxp.doctor.points import ordered
+from tinyxp.doctor.points import sort_points
+from tinyxp.doctor.rounding import Error
 
 Faults = tuple[Fault, ...]
 
@@ -44,7 +44,7 @@ def add_finding(findings: tuple[Finding, ...], new: Finding, blocks: int) -> tup
             merged = replace(
                 old,
                 blocks=None if len(both) == blocks else tuple(sorted(both)),
-                points=tuple(ordered({*old.points, *new.points})),
+                points=tuple(sort_points({*old.points, *new.points})),
             )
             return (*findings[:i], merged, *findings[i + 1 :])
     return (*findings, new)

@@ -11,7 +11,7 @@ import numpy as np
 from tinyxp.doctor.budget import Budget
 from tinyxp.doctor.evidence import Evidence
 from tinyxp.doctor.faults import Fault
-from tinyxp.doctor.points import Batch
+from tinyxp.doctor.traces import Batch
 from tinyxp.doctor.variant import Variant
 
 Pair = tuple[Fault, Fault]
@@ -34,7 +34,7 @@ class FirstToken:
 
     def __init__(self, evidence: Evidence, v: Variant, faults: Iterable[Fault], budget: Budget) -> None:
         batch = Batch(evidence.batch.ids[:, :1])
-        logits = {"logits": evidence.trace["logits"][:, :1]}
+        logits = {"logits": evidence.points["logits"][:, :1]}
         self._evidence = Evidence(evidence.weights, batch, logits, evidence.dtype)
         self._start = replace(v, batch=batch)
         self._budget = budget
@@ -45,13 +45,11 @@ class FirstToken:
                 self._alone[fault.key] = self._error(fault)
 
     @classmethod
-    def of(
-        cls, evidence: Evidence, v: Variant, faults: Iterable[Fault], budget: Budget
-    ) -> FirstToken | None:
+    def of(cls, evidence: Evidence, v: Variant, faults: Iterable[Fault], budget: Budget) -> FirstToken | None:
         """None if more than logits is known, or a row begins with padding."""
         is_usable = (
-            list(evidence.trace) == ["logits"]
-            and evidence.trace["logits"].shape[:2] == evidence.batch.ids.shape
+            list(evidence.points) == ["logits"]
+            and evidence.points["logits"].shape[:2] == evidence.batch.ids.shape
             and bool(evidence.batch.real[:, 0].all())
         )
         return cls(evidence, v, faults, budget) if is_usable else None

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from tinyxp.cache import Layout, lay_out
+from tinyxp.cache import Placement, place
 from tinyxp.config import Config
 from tinyxp.doctor.faults.change import Place, See
-from tinyxp.doctor.points import Batch
-from tinyxp.doctor.truth import widening_linear
+from tinyxp.doctor.reference_run import widening_linear
+from tinyxp.doctor.traces import Batch
 from tinyxp.doctor.variant import Changes, Variant
-from tinyxp.inputs import prepare
-from tinyxp.model import NORMS, Context, block, embed, rotation
+from tinyxp.inputs import check_inputs
+from tinyxp.model import Context, block, embed, head, normalize
 from tinyxp.ops import Kernels
-from tinyxp.params import Params, block_shapes
+from tinyxp.params import Params
 from tinyxp.registry import backend
+from tinyxp.rope import rotation
+from tinyxp.shapes import block_shapes, linear_shapes, norm_shapes
 
 MOST_CONTEXTS = 64
 """How many contexts are kept: those of the blocks of a few variants."""
@@ -26,14 +29,14 @@ MOST_CONTEXTS = 64
 
 @cache
 def _numpy() -> Any:
-    return backend("numpy")
+    return backend(np)
 
 
 class Passes:
     """Computes the steps of variants: the embedding, one block, and what follows the blocks."""
 
     def __init__(self) -> None:
-        self._layouts: dict[int, tuple[Batch, Layout]] = {}  # a batch is kept with its id
+        self._placements: dict[int, tuple[Batch, Placement]] = {}  # a batch is kept with its id
         self._contexts: dict[tuple[int, Config, Changes], Context] = {}
 
     def embed(self, v: Variant, see: See) -> np.ndarray:
@@ -44,7 +47,7 @@ class Passes:
         params: Any = {"embed.weight": tokens}
         if ctx.config.position == "learned":
             params["pos_embed.weight"] = np.asarray(v.parameter("pos_embed.weight", changes), np.float64)
-        x = embed(params, np.arange(ids.size).reshape(ids.shape), ctx)  # type: ignore[arg-type]
+        x = embed(params, np.arange(ids.size).reshape(ids.shape), ctx)
         place = Place(ctx, params, {"tokens": tokens.reshape(*ids.shape, -1)})
         return see("embed", _tapped(changes, "embed", x, place))
 
@@ -64,15 +67,15 @@ class Passes:
         """The last norm, and the logits if they are needed."""
         changes = v.changes_at("final_norm")
         ctx = self._context(v, changes)
-        ends = ("weight", "bias") if ctx.config.norm == "layer" else ("weight",)
-        weights = _Loaded(lambda name: v.parameter(name, changes), (f"final_norm.{end}" for end in ends))
-        y: Any = NORMS[ctx.config.norm](weights, "final_norm", x, ctx)
-        place = Place(ctx, weights, {"input": x})
-        x = see("final_norm", _tapped(changes, "final_norm", y, place))
+        weights = _Loaded(lambda name: v.parameter(name, changes), norm_shapes("final_norm", ctx.config))
+        y: Any = normalize(weights, "final_norm", x, ctx)
+        x = see("final_norm", _tapped(changes, "final_norm", y, Place(ctx, weights, {"input": x})))
         if logits:
             changes = v.changes_at("logits")
             ctx = self._context(v, changes)
-            y = ctx.kernels.linear(x, v.parameter("head.weight", changes), None, xp=ctx.xp)
+            names = linear_shapes("head", 1, 1, ctx.config.head_bias)
+            weights = _Loaded(lambda name: v.parameter(name, changes), names)
+            y = ctx.kernels.linear(x, *head(weights, ctx.config), xp=ctx.xp)
             see("logits", _tapped(changes, "logits", y, Place(ctx, weights, {"input": x})))
 
     def _block(
@@ -122,15 +125,15 @@ class Passes:
         key = id(v.batch), v.weights.config, changes
         if len(self._contexts) >= MOST_CONTEXTS:
             self._contexts.clear()
-            self._layouts.clear()
-        if id(v.batch) not in self._layouts:
-            self._layouts[id(v.batch)] = v.batch, _lay_out(v)
+            self._placements.clear()
+        if id(v.batch) not in self._placements:
+            self._placements[id(v.batch)] = v.batch, _place(v)
         if key not in self._contexts:
-            self._contexts[key] = _build_context(v, changes, self._layouts[id(v.batch)][1])
+            self._contexts[key] = _build_context(v, changes, self._placements[id(v.batch)][1])
         return self._contexts[key]
 
 
-class _Reached(Exception):  # noqa: N818 - it ends a pass early
+class _Reached(Exception):
     def __init__(self, value: np.ndarray) -> None:
         super().__init__()
         self.value = value
@@ -165,16 +168,19 @@ def _tapped(changes: Changes, kind: str, x: Any, place: Place) -> Any:
     return x
 
 
-def _lay_out(v: Variant) -> Layout:
-    """The right model's layout of a batch."""
+def _place(v: Variant) -> Placement:
+    """The right model's placement of a batch."""
     shown: Any = {"embed.weight": np.zeros((1, 1))}  # only its library and dtype are used
-    params = Params.made_when_asked(shown, v.weights.config, _numpy())
-    return lay_out(prepare(params, v.batch.ids, None, v.batch.mask, None), None)
+    params = Params.lazy(shown, v.weights.config, _numpy())
+    return place(check_inputs(params, v.batch.ids, None, v.batch.mask, None), None)
 
 
-def _build_context(v: Variant, changes: Changes, layout: Layout) -> Context:
-    config, xp = v.weights.config, _numpy().xp
-    positions: Any = layout.positions
+def _build_context(v: Variant, changes: Changes, placement: Placement) -> Context:
+    config, xp = (
+        replace(v.weights.config, tie_embeddings=False),
+        _numpy().xp,
+    )  # a tied head is asked for by its name
+    positions: Any = placement.positions
     for change in changes:
         config = config if change.config is None else change.config(config)
         positions = positions if change.positions is None else change.positions(positions, v.batch)
@@ -184,7 +190,7 @@ def _build_context(v: Variant, changes: Changes, layout: Layout) -> Context:
     if config.position == "learned":
         positions = np.clip(positions, 0, config.max_seq_len - 1)
     kernels = Kernels(linear=widening_linear)
-    ctx = Context(config, kernels, layout._replace(positions=positions), angles, xp)
+    ctx = Context(config, kernels, placement._replace(positions=positions), angles, xp)
     for name in Kernels._fields:
         for change in changes:
             if name in change.kernels:

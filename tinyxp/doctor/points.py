@@ -1,14 +1,11 @@
-"""The names of trace points: their order, their axes, and which of their numbers count."""
+"""The names of trace points: their order in the computation, and the axes and shapes of their arrays."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
-import numpy as np
-
-from tinyxp.config import Config
+from tinyxp.config import MLPS, Config
 
 BLOCK_POINTS = (
     "attn_norm", "attn.q", "attn.k", "attn.v", "attn.q_rotated", "attn.k_rotated", "attn.scores",
@@ -19,54 +16,56 @@ BLOCK_POINTS = (
 
 _BLOCK = re.compile(r"blocks\.(0|[1-9]\d{0,5})\.(.+)")
 _LAST = 10**6
+_SHAPES = {
+    "attn.q": "(b, t, h*hd)",
+    "attn.k": "(b, t, g*hd)",
+    "attn.v": "(b, t, g*hd)",
+    "attn.q_rotated": "(b, h, t, hd)",
+    "attn.k_rotated": "(b, g, t, hd)",
+    "attn.scores": "(b, h, t, t)",
+    "attn.weights": "(b, h, t, t)",
+    "attn.heads": "(b, t, h*hd)",
+    "mlp.gate": "(b, t, f)",
+    "mlp.up": "(b, t, f)",
+    "mlp.hidden": "(b, t, f)",
+    "logits": "(b, t, n)",
+}
 
 
-class Batch(NamedTuple):
-    """What goes into both sides."""
-
-    ids: np.ndarray  # (b, t) int64
-    mask: np.ndarray | None = None  # (b, t) bool, True on real tokens
-
-    @property
-    def real(self) -> np.ndarray:
-        """(b, t) bool."""
-        return np.ones(self.ids.shape, bool) if self.mask is None else self.mask
-
-
-def order(name: str) -> tuple[int, int]:
-    """Where a point stands in the computation, as a key to sort by; ValueError for a name that is none."""
+def point_order(name: str) -> tuple[int, int]:
+    """Return a sort key: the point's place in the computation. Raise ValueError for an unknown name."""
     if name == "embed":
         return -1, 0
     if name in ("final_norm", "logits"):
         return _LAST, int(name == "logits")
-    found = _BLOCK.fullmatch(name) if isinstance(name, str) else None
-    if found is None or found[2] not in BLOCK_POINTS:
+    match = _BLOCK.fullmatch(name) if isinstance(name, str) else None
+    if match is None or match[2] not in BLOCK_POINTS:
         known = f"embed, blocks.0.({', '.join(BLOCK_POINTS)}), final_norm, logits"
         raise ValueError(f"trace point is {name!r}; known are {known}")
-    return int(found[1]), BLOCK_POINTS.index(found[2])
+    return int(match[1]), BLOCK_POINTS.index(match[2])
 
 
-def ordered(names: Iterable[str]) -> list[str]:
-    """The names in the order of the computation."""
-    return sorted(names, key=order)
+def sort_points(names: Iterable[str]) -> list[str]:
+    """Return the names in the order of the computation."""
+    return sorted(names, key=point_order)
 
 
 def block_of(name: str) -> int | None:
-    """The block that a point belongs to; None for those outside of all blocks."""
-    found = _BLOCK.fullmatch(name)
-    return None if found is None else int(found[1])
+    """Return the block that a point belongs to; None for embed, final_norm and logits."""
+    match = _BLOCK.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def kind(name: str) -> str:
-    """The point's name within its block: ``attn.q`` of ``blocks.3.attn.q``."""
-    found = _BLOCK.fullmatch(name)
-    return name if found is None else found[2]
+    """Return the point's name within its block: ``attn.q`` for ``blocks.3.attn.q``."""
+    match = _BLOCK.fullmatch(name)
+    return name if match is None else match[2]
 
 
 def points_of(config: Config) -> list[str]:
-    """The points of a model of this config, in order."""
+    """Return the points of a model with this config, in order."""
     absent = set() if config.position == "rope" else {"attn.q_rotated", "attn.k_rotated"}
-    absent |= set() if config.mlp == "swiglu" else {"mlp.gate"}
+    absent |= set() if MLPS[config.mlp].gated else {"mlp.gate"}
     blocks = (
         f"blocks.{i}.{name}" for i in range(config.n_layers) for name in BLOCK_POINTS if name not in absent
     )
@@ -74,7 +73,7 @@ def points_of(config: Config) -> list[str]:
 
 
 def axes(name: str) -> tuple[str, ...]:
-    """What the axes of a point's array are, for people."""
+    """Return the names of the axes of a point's array, as reports print them."""
     last = name.rsplit(".", 1)[-1]
     if last in ("scores", "weights"):
         return "row", "head", "position", "key"
@@ -83,16 +82,6 @@ def axes(name: str) -> tuple[str, ...]:
     return "row", "position", "unit"
 
 
-def counted(name: str, shape: tuple[int, ...], batch: Batch) -> np.ndarray:
-    """Which numbers of a point are to be compared, as bool that broadcasts to ``shape``.
-
-    Those of padding are not; nor are scores that no query may see, which some implementations never make.
-    """
-    t, real = batch.ids.shape[1], batch.real
-    last = name.rsplit(".", 1)[-1]
-    if last == "scores":
-        visible: np.ndarray = np.tri(t, dtype=bool)[None] & real[:, None, :] & real[:, :, None]
-        return visible[:, None]
-    if last == "weights":
-        return real[:, None, :, None]
-    return real[:, None, :, None] if len(shape) == 4 else real[:, :, None]
+def form(name: str) -> str:
+    """Return the shape of a point's array in the letters of ``tinyxp.model``."""
+    return _SHAPES.get(kind(name), "(b, t, d)")

@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinyxp.doctor import truth
 from tinyxp.doctor.case import Case
-from tinyxp.doctor.comparing import Noise
 from tinyxp.doctor.differences import ParameterDifferences
-from tinyxp.doctor.distance import excess, measure
 from tinyxp.doctor.faults.matrices import MATRICES
-from tinyxp.doctor.points import counted, order
-from tinyxp.doctor.sides import Model, Trace
+from tinyxp.doctor.points import point_order
+from tinyxp.doctor.reference_run import run_reference
+from tinyxp.doctor.rounding import measure_errors
+from tinyxp.doctor.sides import Side
+from tinyxp.doctor.traces import Points, Trace
+from tinyxp.dtypes import dtype_name
 from tinyxp.params import Params
 
 
@@ -39,11 +40,9 @@ def prove(case: Case, points: Sequence[str], different: ParameterDifferences) ->
     return _prove_by_parameters(case, points, different) or _prove_by_values(case, points)
 
 
-def _prove_by_parameters(
-    case: Case, points: Sequence[str], different: ParameterDifferences
-) -> Proof | None:
+def _prove_by_parameters(case: Case, points: Sequence[str], different: ParameterDifferences) -> Proof | None:
     """Replace the parameters that differ: those that the points show, else all of them."""
-    if not isinstance(case.side, Model) or not different or case.side.config != case.weights.config:
+    if not different or case.side.config != case.weights.config:
         return None
     shown = tuple(name for name in different.shares if points_showing(name) & set(points))
     for names in dict.fromkeys((shown, tuple(different.shares))):
@@ -54,17 +53,19 @@ def _prove_by_parameters(
 
 def _prove_by_values(case: Case, points: Sequence[str]) -> Proof | None:
     """Replace the values at the points by the right ones on the side's own inputs."""
-    own = case.side.trace(case.batch) if case.side.can_put else {}
+    own = case.side.trace(case.batch).points if case.side.can_patch else {}
     if not own:
         return None
     right = _right_values(case, points)
     if right.keys() != set(points) or any(own[name].shape != x.shape for name, x in right.items()):
         return None
-    patched = case.side.trace(case.batch, put=right)
-    return Proof("values", tuple(points)) if _agrees(case, patched, after=min(points, key=order)) else None
+    patched = case.side.trace(case.batch, patch=right)
+    return (
+        Proof("values", tuple(points)) if _agrees(case, patched, after=min(points, key=point_order)) else None
+    )
 
 
-def _right_values(case: Case, points: Sequence[str]) -> Trace:
+def _right_values(case: Case, points: Sequence[str]) -> Points:
     wanted, right = set(points), dict[str, np.ndarray]()
 
     def tap(name: str, x: np.ndarray) -> np.ndarray:
@@ -72,21 +73,18 @@ def _right_values(case: Case, points: Sequence[str]) -> Trace:
             right[name] = x
         return x
 
-    truth.run(case.weights, case.batch, tap)
+    run_reference(case.weights, case.batch, tap)
     return right
 
 
-def _with_right(case: Case, names: Sequence[str]) -> Model:
+def _with_right(case: Case, names: Sequence[str]) -> Side:
     """The side with these parameters of the trusted one."""
-    side = case.side
-    assert isinstance(side, Model)
-    arrays = dict(side.params)
+    params = case.side.params
+    assert params is not None
+    arrays = dict(params)
     for name in names:
-        arrays[name] = side.backend.from_numpy(case.weights.read(name), dtype=side.dtype)
-    given = Params(arrays, side.params.config)
-    return Model(
-        side.name, side.dtype, given=given, backend=side.backend, kernels=side.kernels, jit=side.jit
-    )
+        arrays[name] = params.backend.from_numpy(case.weights.read(name), dtype=dtype_name(params.dtype))
+    return case.side.with_params(Params(arrays, params.config))
 
 
 def points_showing(name: str) -> set[str]:
@@ -102,19 +100,9 @@ def points_showing(name: str) -> set[str]:
 
 def _agrees(case: Case, trace: Trace, *, after: str | None) -> bool:
     """Whether a trace is right but for rounding, from a point on."""
-    noise = Noise(case.weights, case.batch, case.dtype, trace)
-    right = True
-
-    def tap(name: str, x: np.ndarray) -> np.ndarray:
-        nonlocal right
-        if name in trace and (after is None or order(name) >= order(after)):
-            if trace[name].shape != x.shape:
-                right = False
-                return x
-            counts = counted(name, x.shape, case.batch)
-            error = measure(trace[name], x, counts)
-            right &= excess(error, noise.at(name, x, counts), case.dtype) <= 1.0
-        return x
-
-    truth.run(case.weights, case.batch, tap)
-    return right
+    trace = Trace(trace.points, case.dtype)
+    shapes, (errors,) = measure_errors(case.weights, case.batch, [trace])
+    names = [name for name in shapes if name in trace.points]
+    if after is not None:
+        names = [name for name in names if point_order(name) >= point_order(after)]
+    return all(name in errors and not errors[name].is_fault for name in names)

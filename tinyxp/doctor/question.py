@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyxp.doctor.budget import Budget
-from tinyxp.doctor.distance import rounded
+from tinyxp.doctor.distance import round_to
 from tinyxp.doctor.evidence import Errors, Evidence, Segment
 from tinyxp.doctor.faults import Fault
 from tinyxp.doctor.finding import Faults
-from tinyxp.doctor.points import BLOCK_POINTS, block_of, counted, kind, order
+from tinyxp.doctor.points import BLOCK_POINTS, block_of, kind, point_order
+from tinyxp.doctor.traces import compared_mask
 from tinyxp.doctor.variant import Variant
 
 WITH_SIBLING = ("attn.k", "attn.v", "attn.k_rotated", "mlp.up")
@@ -60,10 +61,12 @@ class Question:
 
     def _kinds(self) -> set[str]:
         """The kinds of points from the last known one before the point up to it."""
-        trace, i = self.evidence.trace, block_of(self.point)
+        trace, i = self.evidence.points, block_of(self.point)
         if i is None:
             return {self.point} if "final_norm" in trace else {"final_norm", "logits"}
-        known = [name for name in trace if block_of(name) == i and order(name) < order(self.point)]
+        known = [
+            name for name in trace if block_of(name) == i and point_order(name) < point_order(self.point)
+        ]
         start = max((BLOCK_POINTS.index(kind(name)) for name in known), default=-1)
         kinds = {*BLOCK_POINTS[start + 1 : BLOCK_POINTS.index(kind(self.point)) + 1]}
         return kinds | ({kind(self.point)} if kind(self.point) in WITH_SIBLING else set())
@@ -83,10 +86,10 @@ class Question:
         """Whether the side's error is like that of computing in few digits: of its size and shape."""
         evidence, point = self.evidence, self.point
         right, narrow = (evidence.value(v, point) for v in (self.v, self.v.with_faults(fault)))
-        values = evidence.trace[point].astype(np.float64)
+        values = evidence.points[point].astype(np.float64)
         if values.shape != right.shape:
             return False
-        counts = np.broadcast_to(counted(point, values.shape, evidence.batch), values.shape)
+        counts = np.broadcast_to(compared_mask(point, values.shape, evidence.batch), values.shape)
         counts = counts & np.isfinite(values)
         if not counts.any():
             return False
@@ -95,7 +98,7 @@ class Question:
         if not (b > 0.0 and 0.3 < a / b < 3.0):
             return False
         correlation = float(np.mean(theirs * expected)) / (a * b)
-        return correlation > 0.5 or np.array_equal(rounded(values[counts], fault.narrow), values[counts])
+        return correlation > 0.5 or np.array_equal(round_to(values[counts], fault.narrow), values[counts])
 
 
 def rms_at(point: str, errors: Errors) -> float:

@@ -1,10 +1,9 @@
-"""Recorder: the trace of a decoder in whatever framework, one call for each value; and hooks for torch."""
+"""Recorder: a trace of a decoder in any framework, one call for each value, or hooks on its modules."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -12,9 +11,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tinyxp import registry
-from tinyxp.doctor.points import axes, order, ordered
-from tinyxp.doctor.recorded import check_dtype, form, write_trace
+from tinyxp import plugins
+from tinyxp.doctor.points import axes, form, sort_points
+from tinyxp.doctor.sides import owner_of
+from tinyxp.doctor.trace_files import write_trace
+from tinyxp.doctor.traces import Points, to_floats
 from tinyxp.dtypes import DTYPES, bare_name
 from tinyxp.registry import Backend
 
@@ -22,172 +23,169 @@ T = TypeVar("T")
 
 
 class Recorder:
-    """``record = Recorder()``; then ``x = record("blocks.0.attn.q", x)`` wherever a value is a trace point.
+    """``record = Recorder()``, then ``x = record("blocks.0.attn.q", x)`` wherever a trace point is computed.
 
-    Takes arrays of NumPy, torch, JAX (also within jax.jit and jax.grad) and every other library that has an
-    adapter, or that ``numpy.asarray`` takes. Values are copied, so they may be changed in place afterwards;
-    bfloat16 is kept as float32, which holds each of its values.
+    It takes arrays of NumPy, torch, JAX (also under jax.jit and jax.grad), of every other library with an
+    adapter, and whatever ``numpy.asarray`` takes. Values are copied, so changing them in place later is safe.
+    bfloat16 is stored as float32, which holds all its values.
     """
 
     def __init__(self) -> None:
-        self._arrays: dict[str, np.ndarray] = {}
-        self._again: list[str] = []  # what compiled code told twice, where nothing can be raised
-        self._wait: Callable[[], None] = _nothing
+        self._arrays: Points = {}
+        self._duplicates: list[str] = []  # from compiled code, where nothing can be raised
+        self._wait: Callable[[], None] = lambda: None  # for compiled code that still runs
 
     def __call__(self, name: str, x: T) -> T:
-        """x itself, recorded under that name.
+        """Record x under a trace point's name and return x itself.
 
-        Raises ValueError for a name that is no trace point or was recorded before, for a number of axes
-        that the point does not have, for dtypes that are not floating, and for arrays without values, such
-        as under torch.compile. Shapes are those of ``tinyxp.trace``; one sequence may lack the batch axis.
+        Shapes are those of ``tinyxp.trace``; a single sequence may lack the batch axis. Raise ValueError for
+        a name that is unknown or already recorded, for a wrong number of axes, for a dtype that is not
+        floating, and for an array without values, as under torch.compile.
         """
         if not isinstance(name, str):
             raise ValueError(f"trace point is {name!r}; it must be a string such as 'blocks.0.attn.q'")
-        order(name)
-        given: Any = x
-        owner = _owner(given)
-        shown = np.asarray(given) if owner is None else given
-        _check_axes(name, tuple(shown.shape))
-        if owner is None or owner.is_concrete(given):
+        sort_points([name])  # raises for an unknown one
+        array: Any = x
+        owner = owner_of(array)
+        if owner is None:
+            array = np.asarray(array)
+        if len(axes(name)) - len(array.shape) not in (0, 1):
+            raise ValueError(
+                f"trace point {name} has shape {tuple(array.shape)}; it must be {form(name)}, b is optional"
+            )
+        if owner is None or owner.is_concrete(array):
             if name in self._arrays:
-                raise ValueError(_twice(name))
-            host = shown if owner is None else owner.to_numpy(given)
-            self._arrays[name] = check_dtype(name, np.array(host))
+                raise ValueError(_duplicate(name))
+            self._arrays[name] = to_floats(name, np.array(array if owner is None else owner.to_numpy(array)))
         else:
-            self._later(name, given, owner)
+            self._record_later(name, array, owner)
         return x
 
-    def _later(self, name: str, x: Any, owner: Backend) -> None:
-        """Records x whenever compiled code computes it."""
+    def _record_later(self, name: str, x: Any, owner: Backend) -> None:
+        """Record x whenever compiled code computes it."""
         if bare_name(x.dtype) not in DTYPES:
             raise ValueError(f"trace point {name} has dtype {bare_name(x.dtype)}; it must be floating")
 
-        def told(values: np.ndarray) -> None:
+        def store(values: np.ndarray) -> None:
             if name in self._arrays:
-                self._again.append(name)
-            self._arrays[name] = check_dtype(name, values)
+                self._duplicates.append(name)
+            self._arrays[name] = to_floats(name, values)
 
         try:
-            owner.tell(x, told)
+            owner.deliver(x, store)
         except ValueError as error:
             raise ValueError(f"trace point {name}: {error}") from None
-        self._wait = owner.hear
+        self._wait = owner.await_callbacks
 
     @property
-    def points(self) -> dict[str, np.ndarray]:
-        """Trace point -> array, in the order of the computation, once compiled code has told all of it.
+    def points(self) -> Points:
+        """Trace point -> array, in the order of the computation, once compiled code has computed all of them.
 
-        Raises ValueError where that told a point twice.
+        Raises ValueError if compiled code computed a point twice.
         """
         self._wait()
-        if self._again:
+        if self._duplicates:
             raise ValueError(
-                f"{_twice(ordered(self._again)[0])}; under jax.vmap and jax.lax.scan record what comes out"
+                f"{_duplicate(sort_points(self._duplicates)[0])}; "
+                "with jax.vmap and jax.lax.scan, record what they return"
             )
-        return {name: self._arrays[name] for name in ordered(self._arrays)}
+        return {name: self._arrays[name] for name in sort_points(self._arrays)}
 
     def clear(self) -> None:
-        """Begins anew: forgets what was recorded."""
+        """Forget what was recorded, before the next run."""
         self._wait()
         self._arrays.clear()
-        self._again.clear()
+        self._duplicates.clear()
 
     def save(self, path: Path | str, *, ids: Any, mask: Any = None) -> None:
-        """Writes the trace as ``write_trace`` does. ids (b, t) or (t,) are what went in, mask (b, t) is True
-        on real tokens; lists and arrays of any library. Raises ValueError where nothing was recorded.
+        """Write the trace with its input, as ``write_trace`` does.
+
+        ids are (b, t) or (t,), mask (b, t) is True on real tokens: lists, or arrays of any library. Raise
+        ValueError if nothing was recorded.
         """
         points = self.points
         if not points:
-            raise ValueError("nothing was recorded; what was compiled with another Recorder tells that one")
-        write_trace(path, points, ids=_host(ids), mask=None if mask is None else _host(mask))
+            raise ValueError(
+                "nothing was recorded; code that was compiled with another Recorder fills that one"
+            )
+        write_trace(path, points, ids=_to_host(ids), mask=None if mask is None else _to_host(mask))
 
 
-def record_torch(
+def record_module(
     module: Any, points: Mapping[str, str | tuple[str, ...]], /, *args: Any, **kwargs: Any
 ) -> dict[str, np.ndarray]:
-    """Runs ``module(*args, **kwargs)``, a torch module as it is, and returns trace point -> array.
+    """Run ``module(*args, **kwargs)``, such as a torch.nn.Module, and return trace point -> array.
 
-    ``points`` maps the paths of modules to the trace points that they compute:
-    ``"model.layers.{i}.self_attn.q_proj": "blocks.{i}.attn.q"``, where ``{i}`` is each number there is.
-    ``"PATH:input"`` is what goes into the module instead. Of several tensors the first is meant. A tuple of
-    points takes equal parts of the last axis, as q, k and v of GPT-2 stand in one.
+    ``points`` maps paths of submodules to the trace points that they compute:
+    ``"model.layers.{i}.self_attn.q_proj": "blocks.{i}.attn.q"``, where ``{i}`` stands for every number.
+    ``"PATH:input"`` records the module's input. Of several tensors the first is recorded. A tuple of
+    points splits the last axis into equal parts, as GPT-2 computes q, k and v with one matrix.
 
-    Raises ValueError naming a path that no module has, a module that did not run or ran twice, and a value
-    that does not fit its point. The hooks are removed in any case.
+    Raise ValueError naming a path without a module, a module that did not run or ran twice, and a value
+    that does not fit its point. The hooks are always removed.
     """
-    if not hasattr(module, "register_forward_hook"):
-        raise ValueError(f"module is a {type(module).__name__}; it must be a torch.nn.Module")
-    modules = dict(module.named_modules(remove_duplicate=False))
-    record = Recorder()
-    wanted: list[tuple[str, tuple[str, ...]]] = []
+    hooks = _hooks_for(module)
+    paths = hooks.module_paths(module)
+    targets: list[tuple[str, tuple[str, ...]]] = []
     for pattern, names in points.items():
-        wanted += _matched(pattern, (names,) if isinstance(names, str) else tuple(names), list(modules))
-    with ExitStack() as undo:
-        for place, names in wanted:
-            path, _, side = place.partition(":")
-            keep = partial(_keep, record, place, names)
-            if side:
-                handle = modules[path].register_forward_pre_hook(partial(_on_input, keep), with_kwargs=True)
-            else:
-                handle = modules[path].register_forward_hook(partial(_on_output, keep))
-            undo.callback(handle.remove)
-        module(*args, **kwargs)
-    found = record.points
-    for place, names in wanted:
-        if names[0] not in found:
-            raise ValueError(f"{place} did not run: nothing called this module")
-    return found
+        targets += _match(pattern, (names,) if isinstance(names, str) else tuple(names), paths)
+    record = Recorder()
+    callbacks = [(target, partial(_record_parts, record, target, names)) for target, names in targets]
+    hooks.run_with_hooks(module, callbacks, args, kwargs)
+    for target, names in targets:
+        if names[0] not in record.points:
+            raise ValueError(f"{target} did not run: nothing called this module")
+    return record.points
 
 
-def _matched(pattern: str, names: tuple[str, ...], paths: list[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Each place that a pattern means, with its trace points."""
-    path, colon, side = pattern.partition(":")
-    if colon and side != "input":
-        raise ValueError(f"{pattern}: after ':' stands {side!r}; it may be input")
+def _hooks_for(module: Any) -> Any:
+    """Return the recorder of the library that the module's class comes from."""
+    known = plugins.entries(plugins.RECORDERS)
+    for base in type(module).__mro__:
+        if (library := base.__module__.partition(".")[0]) in known:
+            return plugins.load(plugins.RECORDERS, library)
+    raise ValueError(f"module is a {type(module).__name__}; it must be a module of {', '.join(known)}")
+
+
+def _match(pattern: str, names: tuple[str, ...], paths: list[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return each target, PATH or PATH:input, that a pattern matches, with its trace points."""
+    path, colon, what = pattern.partition(":")
+    if colon and what != "input":
+        raise ValueError(f"{pattern}: after ':' is {what!r}; it must be input")
     first, *others = map(re.escape, path.split("{i}"))
     regex = re.compile(
         first + "".join((r"(?P<i>\d+)" if n == 0 else "(?P=i)") + x for n, x in enumerate(others))
     )
-    found = []
+    matches = []
     for candidate in paths:
         if match := regex.fullmatch(candidate):
             number = match["i"] if others else "{i}"
-            found.append((candidate + colon + side, tuple(name.replace("{i}", number) for name in names)))
-    if not found:
+            matches.append((candidate + colon + what, tuple(name.replace("{i}", number) for name in names)))
+    if not matches:
         close = get_close_matches(path.replace("{i}", "0"), paths, cutoff=0.4)
-        raise ValueError(
-            f"no module is at {path!r}; {'close are ' + ', '.join(close) if close else 'none is close'}"
-        )
-    for name in (name for _, names in found for name in names):
-        order(name)
-    return found
+        raise ValueError(f"no module is at {path!r}; similar: {', '.join(close) or 'none'}")
+    for _, points in matches:
+        sort_points(points)  # raises for an unknown one
+    return matches
 
 
-def _keep(record: Recorder, place: str, names: tuple[str, ...], values: Any) -> None:
-    """Records the first tensor among ``values``, in as many equal parts as there are names."""
+def _record_parts(record: Recorder, target: str, names: tuple[str, ...], values: Any) -> None:
+    """Record the first array among ``values``, split into as many equal parts as there are names."""
     x = _first_array(values)
     if x is None:
-        raise ValueError(f"{place} has no tensor")
+        raise ValueError(f"{target} has no tensor")
     size, rest = divmod(x.shape[-1] if x.ndim else 0, len(names))
     if rest:
-        raise ValueError(f"{place} has shape {tuple(x.shape)}, which is not {len(names)} equal parts")
+        raise ValueError(f"{target} has shape {tuple(x.shape)}, which is not {len(names)} equal parts")
     try:
         for n, name in enumerate(names):
             record(name, x if len(names) == 1 else x[..., n * size : (n + 1) * size])
     except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
-
-
-def _on_output(keep: Callable[[Any], None], module: Any, args: Any, output: Any) -> None:
-    keep(output)
-
-
-def _on_input(keep: Callable[[Any], None], module: Any, args: Any, kwargs: Any) -> None:
-    keep((args, kwargs))
+        raise ValueError(f"{target}: {error}") from None
 
 
 def _first_array(values: Any) -> Any:
-    """The first array in nested tuples, lists and mappings; None where there is none."""
+    """Return the first array in nested tuples, lists and mappings; None if there is none."""
     if isinstance(values, Mapping):
         values = tuple(values.values())
     if not isinstance(values, (tuple, list)):
@@ -195,30 +193,10 @@ def _first_array(values: Any) -> Any:
     return next((x for x in map(_first_array, values) if x is not None), None)
 
 
-def _check_axes(name: str, shape: tuple[int, ...]) -> None:
-    if len(axes(name)) - len(shape) not in (0, 1):
-        raise ValueError(
-            f"trace point {name} has shape {shape}; {form(name)} is wanted, or the same without b"
-        )
+def _duplicate(name: str) -> str:
+    return f"trace point {name} was already recorded in this run; call record.clear() before the next one"
 
 
-def _twice(name: str) -> str:
-    return f"trace point {name} was recorded before in this run; record.clear() begins anew"
-
-
-def _owner(x: Any) -> Backend | None:
-    """The adapter of x's library; None where there is none."""
-    found = registry.owner_of(x)
-    if found is None:
-        registry.load_imported()
-        found = registry.owner_of(x)
-    return found
-
-
-def _host(x: Any) -> np.ndarray:
-    owner = _owner(x)
+def _to_host(x: Any) -> np.ndarray:
+    owner = owner_of(x)
     return np.asarray(x) if owner is None else owner.to_numpy(x)
-
-
-def _nothing() -> None:
-    """What there is to wait for where nothing was compiled."""

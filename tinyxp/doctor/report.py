@@ -1,287 +1,177 @@
-"""A comparison as lines for a terminal, and as a record for programs."""
+"""A comparison as lines for a terminal, and as a dict for JSON."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tinyxp.doctor.distance import Distance
-from tinyxp.doctor.points import block_of, kind
-from tinyxp.doctor.verdicts import CARRIED, EXACT, FAULT, NOISE, SHAPE, Comparison, Row, Token
+from tinyxp.doctor.points import block_of
+from tinyxp.doctor.sides import Side
+from tinyxp.doctor.verdicts import Comparison, Row, Token, Verdict
+from tinyxp.doctor.wording import Decode, describe_token, summarize
 
 SHOWN = 40
-"""Up to so many rows are all shown."""
+"""Up to how many rows are all shown."""
 AROUND = (3, 9)
-"""How many rows before and after the first that parts are shown among more."""
+"""How many rows before and after the first difference are shown if there are more."""
+FAULTS = 12
+"""How many faults elsewhere are shown then."""
+HEADER = ("point", "B - A", "error of {}", "rounding", "times", "worst element", "verdict")
 WORDS = {
-    EXACT: "equal",
-    NOISE: "noise",
-    FAULT: "FAULT",
-    CARRIED: "carried",
-    SHAPE: "SHAPE",
+    Verdict.EXACT: "equal",
+    Verdict.NOISE: "noise",
+    Verdict.FAULT: "FAULT",
+    Verdict.CARRIED: "carried",
+    Verdict.SHAPE: "SHAPE",
 }
 """The verdicts on a terminal."""
 
-OPERATIONS = {
-    "embed": "the embedding",
-    "attn_norm": "the norm before attention",
-    "attn.q": "the projection to q",
-    "attn.k": "the projection to k",
-    "attn.v": "the projection to v",
-    "attn.q_rotated": "the rotation of q",
-    "attn.k_rotated": "the rotation of k",
-    "attn.scores": "the scaled products of q and k",
-    "attn.weights": "the mask and the softmax of the scores",
-    "attn.heads": "the sums of v by weight",
-    "attn.out": "the output projection of attention",
-    "attn_residual": "the sum after attention",
-    "mlp_norm": "the norm before the MLP",
-    "mlp.gate": "the gate projection of the MLP",
-    "mlp.up": "the up projection of the MLP",
-    "mlp.hidden": "the activation of the MLP",
-    "mlp.out": "the down projection of the MLP",
-    "residual": "the sum after the MLP",
-    "final_norm": "the last norm",
-    "logits": "the head",
-}
-"""What the model does at each kind of point."""
 
-Decode = Callable[[int], str]
-
-
-def answer(found: Comparison) -> str:
-    """What was found, in a sentence or two."""
-    first, last = found.first, found.rows[-1]
-    if first is None:
-        return _agreement(found)
-    block = block_of(first.point)
-    operation = OPERATIONS[kind(first.point)] + ("" if block is None else f" in block {block}")
-    told = f"They part at {first.point} ({operation}): {_fault(found, first)}."
-    s = "" if last.point == "logits" else "s"
-    if last is first:
-        return f"{told} It {'is the last point that both have' if s else 'matters: these are the logits'}."
-    if last.parts:
-        return f"{told} It matters: {last.point} part{s} too."
-    return f"{told} It does not reach the end: {last.point} agree{s}, so that it may be a convention."
-
-
-def _agreement(found: Comparison) -> str:
-    count, exact = len(found.rows), sum(row.verdict == EXACT for row in found.rows)
-    points = f"all {count} trace points are" if count > 1 else "the one trace point that both have is"
-    if exact == count:
-        return f"They agree: {points} equal to the last bit."
-    far = max(found.rows, key=lambda row: row.excess)
-    return (
-        f"They agree: {points} within {'rounding' if found.truth else 'the tolerance'}"
-        f"{f' ({exact} to the last bit)' if exact else ''}. "
-        f"The largest error, at {far.point}, is {_times(found, far)}."
-    )
-
-
-def _fault(found: Comparison, first: Row) -> str:
-    """Who is wrong at the first point that parts, and how far off."""
-    if first.shapes is not None:
-        return shapes(first)
-    if not found.truth:
-        told = f"the distance of B from A is {_times(found, first)}"
-    else:
-        told = f"{first.at_fault} {'are' if ' ' in first.at_fault else 'is'} at fault there, "
-        told += _times(found, first)
-        if first.excess <= 1.0:
-            told += ", but what this operation adds to the error of its inputs is more than that"
-    if first.distance is not None and math.isinf(first.distance.worst):
-        told += f"; at {first.place} A has {first.value_a:.3g}, B has {first.value_b:.3g}"
-    return told
-
-
-def _times(found: Comparison, row: Row) -> str:
-    times = "infinitely many" if math.isinf(row.excess) else f"{row.excess:.3g}"
-    return f"{times} times {'what rounding may cost' if found.truth else 'the tolerance'}"
-
-
-def shapes(row: Row) -> str:
-    """The shapes of a point where they differ, in words."""
-    assert row.shapes is not None
-    if row.distance is None:
-        return f"A has shape {row.shapes[0]}, B has {row.shapes[1]}"
-    return f"the weights give shape {row.shapes[0]}, both sides have {row.shapes[1]}"
-
-
-def token_line(found: Comparison, decode: Decode | None = None) -> str:
-    """The first next token that differs; empty where there are no logits."""
-    if not found.predictions:
-        return ""
-    token = found.token
-    if token is None:
-        if found.predictions == 1:
-            return "The next token is the same."
-        return f"All {found.predictions:,} next tokens are the same."
-    moved = f"{found.rows[-1].moved:.3g}"  # the logits are the last point
-    if not math.isfinite(token.margin_a + token.margin_b):
-        tie = "a logit there is not finite"
-    elif token.is_tie:
-        tie = f"a tie: rounding may move two logits apart by {moved}"
-    elif found.truth:
-        tie = f"not a tie: rounding moves two logits apart by no more than {moved}"
-    else:
-        tie = "whether rounding explains it is not known"
-    names = tuple(f"{i} {decode(i)!r}" if decode else str(i) for i in (token.a, token.b))
-    row = f"row {token.row}, " if len(found.batch.ids) > 1 else ""
-    return (
-        f"The first next token that differs, after {row}position {token.position}: A {names[0]} (ahead by "
-        f"{token.margin_a:.3g}), B {names[1]} (ahead by {token.margin_b:.3g}): {tie}."
-    )
-
-
-def lines(found: Comparison, *, everything: bool = False, decode: Decode | None = None) -> list[str]:
-    """The whole report."""
-    b, t = found.batch.ids.shape
-    padding = int((~found.batch.real).sum())
+def render(comparison: Comparison, *, everything: bool = False, decode: Decode | None = None) -> list[str]:
+    """Return the report as lines: the answer, what was compared, a row for each point, the next tokens."""
+    b, t = comparison.batch.ids.shape
+    padding = int((~comparison.batch.real).sum())
     ids = f"{b} x {t}" + (f", {padding} of them padding" if padding else "")
-    if found.generated:
-        ids += f", the last {found.generated} generated by A"
-    head = [
-        answer(found),
+    if comparison.generated:
+        ids += f", the last {comparison.generated} generated by A"
+    token = describe_token(comparison, decode)
+    return [
+        summarize(comparison),
         "",
-        f"A      {_side(found.a)}",
-        f"B      {_side(found.b)}",
-        f"ids    {ids}",
-        f"truth  {found.truth or 'none'}",
-        f"noise  {found.noise}",
-        *(f"note   {note}" for note in found.notes),
+        f"A          {_name(comparison.a, comparison.trace_a.dtype)}",
+        f"B          {_name(comparison.b, comparison.trace_b.dtype)}",
+        f"ids        {ids}",
+        f"reference  {comparison.reference or 'none'}",
+        f"noise      {comparison.noise}",
+        *(f"note       {note}" for note in comparison.notes),
         "",
+        *format_table(comparison, everything=everything),
+        *(["", token] if token else []),
     ]
-    tail = [line for line in (token_line(found, decode),) if line]
-    return [*head, *table(found, everything=everything), *([""] if tail else []), *tail]
 
 
-def _side(side: Any) -> str:
-    return side.name if side.dtype is None or side.dtype in side.name else f"{side.name} ({side.dtype})"
+def _name(side: Side, dtype: str) -> str:
+    return side.name if dtype in side.name else f"{side.name} ({dtype})"
 
 
-def table(found: Comparison, *, everything: bool = False) -> list[str]:
-    """A line for each trace point, those around the first that parts where there are many."""
-    judged = found.judged
-    header = ("point", "B - A", f"error of {judged}", "rounding", "times", "worst element", "verdict")
-    cells: list[tuple[str, ...]] = [header]
-    chosen = set(range(len(found.rows))) if everything else _chosen(found)
+def format_table(comparison: Comparison, *, everything: bool = False) -> list[str]:
+    """Return a line for each trace point, or for those around the first difference if there are many."""
+    rows, judged = comparison.rows, comparison.judged
+    shown = set(range(len(rows))) if everything else _choose_rows(comparison)
+    cells = [tuple(title.format(judged) for title in HEADER)]
     skipped = 0
-    for i, row in enumerate(found.rows):
-        if i not in chosen:
+    for i, row in enumerate(rows):
+        if i not in shown:
             skipped += 1
             continue
-        if skipped and found.first is not None:
+        if skipped and comparison.first is not None:
             cells.append((f"... {skipped} more", "", "", "", "", "", ""))
         skipped = 0
-        cells.append(_cells(row, judged, row is found.first))
+        cells.append(_format_row(row, judged, row is comparison.first))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lined = []
+    lines = []
     for line in cells:
         left = line[0].ljust(widths[0])
         middle = [cell.rjust(width) for cell, width in zip(line[1:5], widths[1:5], strict=True)]
-        lined.append("  ".join([left, *middle, line[5].ljust(widths[5]), line[6]]).rstrip())
-    if len(chosen) < len(found.rows):
-        lined.append(f"({len(found.rows)} points; --all shows every one)")
-    return lined
+        lines.append("  ".join([left, *middle, line[5].ljust(widths[5]), line[6]]).rstrip())
+    if len(shown) < len(rows):
+        lines.append(f"({len(rows)} points; --all shows every one)")
+    return lines
 
 
-def _chosen(found: Comparison) -> set[int]:
-    """The rows to show: around the first that parts, each block's last, and the ends."""
-    n = len(found.rows)
+def _choose_rows(comparison: Comparison) -> set[int]:
+    """Return the rows to show: around the first difference, or each block's last, and both ends."""
+    rows = comparison.rows
+    n = len(rows)
     if n <= SHOWN:
         return set(range(n))
     ends = {0, 1, n - 2, n - 1}
-    last = {block_of(row.point): i for i, row in enumerate(found.rows)}
-    if found.first is None:
-        worst = max(range(n), key=lambda i: found.rows[i].excess)
-        return ends | set(last.values()) | {worst}
-    at = found.rows.index(found.first)
+    if comparison.first is None:
+        last_of_block = {block_of(row.point): i for i, row in enumerate(rows)}
+        worst = max(range(n), key=lambda i: rows[i].excess)
+        return ends | set(last_of_block.values()) | {worst}
+    at = rows.index(comparison.first)
     near = set(range(max(0, at - AROUND[0]), min(n, at + AROUND[1] + 1)))
-    others = [i for i, row in enumerate(found.rows) if row.verdict in (FAULT, SHAPE)][:12]
-    return ends | near | set(others)
+    faults = [i for i, row in enumerate(rows) if row.verdict in (Verdict.FAULT, Verdict.SHAPE)]
+    return ends | near | set(faults[:FAULTS])
 
 
-def _cells(row: Row, judged: str, is_first: bool) -> tuple[str, ...]:
+def _format_row(row: Row, judged: str, is_first: bool) -> tuple[str, ...]:
+    mark = " <- first" * is_first
     if row.distance is None:
         assert row.shapes is not None
-        return (
-            row.point,
-            "",
-            "",
-            "",
-            "",
-            f"shape {row.shapes[0]} against {row.shapes[1]}",
-            WORDS[SHAPE] + " <- first" * is_first,
-        )
-    error = row.error_a if judged == "A" else row.error_b
-    verdict = WORDS[row.verdict] + (f" of {row.at_fault}" if row.verdict == FAULT and row.at_fault else "")
+        shapes = f"shape {row.shapes[0]} against {row.shapes[1]}"
+        return (row.point, "", "", "", "", shapes, WORDS[row.verdict] + mark)
+    at_fault = f" of {row.at_fault}" if row.verdict == Verdict.FAULT and row.at_fault else ""
     return (
         row.point,
-        _number(row.distance),
-        _number(error),
-        _number(row.noise),
+        _format_rms(row.distance),
+        _format_rms(row.error_a if judged == "A" else row.error_b),
+        _format_rms(row.noise),
         f"{row.excess:.2g}" if row.excess else "0",
         row.place,
-        verdict + " <- first" * is_first,
+        WORDS[row.verdict] + at_fault + mark,
     )
 
 
-def _number(distance: Distance | None) -> str:
+def _format_rms(distance: Distance | None) -> str:
     return "" if distance is None else f"{distance.rms:.2e}" if distance.rms else "0"
 
 
-def record(found: Comparison) -> dict[str, Any]:
-    """The comparison as JSON has it; numbers that are not finite are null."""
+def to_dict(comparison: Comparison) -> dict[str, Any]:
+    """Return the comparison as JSON holds it; a number that is not finite is None."""
+    mask = comparison.batch.mask
     return {
-        "agrees": found.agrees,
-        "answer": answer(found),
-        "first": None if found.first is None else found.first.point,
-        "matters": found.matters,
-        "a": {"name": found.a.name, "dtype": found.a.dtype},
-        "b": {"name": found.b.name, "dtype": found.b.dtype},
-        "judged": found.judged,
-        "ids": found.batch.ids.tolist(),
-        "mask": None if found.batch.mask is None else found.batch.mask.tolist(),
-        "generated": found.generated,
-        "truth": found.truth or None,
-        "noise": found.noise,
-        "notes": found.notes,
-        "token": _token(found.token),
-        "predictions": found.predictions,
-        "points": [_row(row) for row in found.rows],
+        "agrees": comparison.agrees,
+        "answer": summarize(comparison),
+        "first": None if comparison.first is None else comparison.first.point,
+        "matters": comparison.matters,
+        "a": {"name": comparison.a.name, "dtype": comparison.trace_a.dtype},
+        "b": {"name": comparison.b.name, "dtype": comparison.trace_b.dtype},
+        "judged": comparison.judged,
+        "ids": comparison.batch.ids.tolist(),
+        "mask": None if mask is None else mask.tolist(),
+        "generated": comparison.generated,
+        "truth": comparison.reference or None,
+        "noise": comparison.noise,
+        "notes": list(comparison.notes),
+        "token": _token_to_dict(comparison.token),
+        "predictions": comparison.predictions,
+        "points": [_row_to_dict(row) for row in comparison.rows],
     }
 
 
-def _token(token: Token | None) -> dict[str, Any] | None:
+def _token_to_dict(token: Token | None) -> dict[str, Any] | None:
     if token is None:
         return None
     return token._asdict() | {"margin_a": finite(token.margin_a), "margin_b": finite(token.margin_b)}
 
 
-def _row(row: Row) -> dict[str, Any]:
-    def distance(found: Distance | None) -> dict[str, Any] | None:
-        if found is None:
-            return None
-        return {"rms": finite(found.rms), "worst": finite(found.worst), "at": list(found.at)}
-
+def _row_to_dict(row: Row) -> dict[str, Any]:
     return {
         "point": row.point,
-        "verdict": row.verdict,
-        "at_fault": row.at_fault or None,
+        "verdict": row.verdict.value,
+        "at_fault": row.at_fault.value or None,
         "shape": list(row.shape),
         "shapes": None if row.shapes is None else [list(shape) for shape in row.shapes],
-        "distance": distance(row.distance),
-        "error_a": distance(row.error_a),
-        "error_b": distance(row.error_b),
-        "noise": distance(row.noise),
+        "distance": _distance_to_dict(row.distance),
+        "error_a": _distance_to_dict(row.error_a),
+        "error_b": _distance_to_dict(row.error_b),
+        "noise": _distance_to_dict(row.noise),
         "times": finite(row.excess),
         "values": [finite(row.value_a), finite(row.value_b)],
         "positions": [finite(x) for x in row.positions],
     }
 
 
+def _distance_to_dict(distance: Distance | None) -> dict[str, Any] | None:
+    if distance is None:
+        return None
+    return {"rms": finite(distance.rms), "worst": finite(distance.worst), "at": list(distance.at)}
+
+
 def finite(x: float) -> float | None:
+    """Return x as a float, or None if it is not finite."""
     return float(x) if np.isfinite(x) else None

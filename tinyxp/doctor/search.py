@@ -15,7 +15,7 @@ from tinyxp.doctor.budget import Budget
 from tinyxp.doctor.evidence import INCOMPARABLE, Evidence
 from tinyxp.doctor.faults import list_faults
 from tinyxp.doctor.finding import Finding, add_finding
-from tinyxp.doctor.points import kind, ordered
+from tinyxp.doctor.points import kind, sort_points
 from tinyxp.doctor.question import Question
 from tinyxp.doctor.variant import Variant
 
@@ -42,7 +42,7 @@ def explain(evidence: Evidence, *, seconds: float, reads_checkpoint: bool = Fals
     named, settled = frozenset[str](), set[str]()
     for _ in range(MOST):
         own = evidence.all_errors(v)
-        bad = [name for name in ordered(own) if own[name].is_fault and name not in settled]
+        bad = [name for name in sort_points(own) if own[name].is_fault and name not in settled]
         if not bad:
             break
         finding, v = answer(Question(evidence, budget, v, bad[0], own, faults, named, reads_checkpoint))
@@ -51,6 +51,6 @@ def explain(evidence: Evidence, *, seconds: float, reads_checkpoint: bool = Fals
         settled |= set(finding.points)
         if not finding.faults:
             settled |= {n for n in bad if kind(n) == kind(bad[0]) or own[n] is INCOMPARABLE}
-        if not np.isfinite(evidence.trace[bad[0]]).all():  # what follows has no right answer
-            settled |= {n for n in bad if not np.isfinite(evidence.trace[n]).all()}
+        if not np.isfinite(evidence.points[bad[0]]).all():  # what follows has no right answer
+            settled |= {n for n in bad if not np.isfinite(evidence.points[n]).all()}
     return Explanation(findings, v, budget.ran_out)

@@ -1,144 +1,188 @@
-"""The two sides of a comparison: a model run here, transformers' own, a recorded trace, or a callable."""
+"""The sides of a comparison: a model run here, a plugin's own model, a recorded trace, or a function."""
 
 from __future__ import annotations
 
 import inspect
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tinyxp import registry
+from tinyxp import plugins, registry
 from tinyxp.config import Config
-from tinyxp.doctor.points import Batch, axes, ordered
-from tinyxp.doctor.recorded import Recorded, check_dtype, form
-from tinyxp.doctor.truth import Weights
+from tinyxp.doctor.points import axes, form, sort_points
+from tinyxp.doctor.reference_run import WeightSource
+from tinyxp.doctor.traces import Batch, Points, Recorded, Trace, narrowest_dtype, to_floats
 from tinyxp.dtypes import EPSILON, dtype_name
+from tinyxp.engine import engine_of
 from tinyxp.formats import load, load_config, open_checkpoint
+from tinyxp.generation import generate
 from tinyxp.inputs import as_kernels
 from tinyxp.model import forward
 from tinyxp.params import Params
 from tinyxp.registry import Backend
 from tinyxp.typing import Array
 
-Trace = dict[str, np.ndarray]
-Put = Mapping[str, np.ndarray]
+Patch = Mapping[str, np.ndarray]
+"""Trace point -> the array to continue the run with."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Side:
-    """What is compared. ``dtype`` is what it computes in, None until that is known."""
+    """One side of a comparison. ``dtype`` is the requested one; None takes the side's own."""
 
     name: str
     dtype: str | None = None
 
     @property
     def config(self) -> Config | None:
-        """The model's config, where it is known."""
+        """The model's config, if it is known."""
         return None
 
     @property
-    def weights(self) -> Weights | None:
-        """The model's weights, where they are at hand, as exact as they are stored."""
+    def weights(self) -> WeightSource | None:
+        """The model's weights as exact as they are stored, if they are available."""
+        return None
+
+    @property
+    def params(self) -> Params | None:
+        """The parameters as they run, if tinyxp runs them."""
         return None
 
     @property
     def model(self) -> str | None:
-        """The path of the model, where there is one: for its tokenizer."""
+        """The model's path, if there is one: its tokenizer is there too."""
         return None
 
     @property
     def batch(self) -> Batch | None:
-        """The only ids that this side can answer; None where any will do."""
+        """The only input that this side has an answer to; None if it answers any."""
         return None
 
     @property
-    def can_put(self) -> bool:
-        """Whether ``trace`` can replace values on the way."""
+    def reads_checkpoint(self) -> bool:
+        """Whether correct code runs the side, so that a fault must be in its weights or config."""
         return False
 
-    def spelled(self, dtype: str) -> str:
-        """How to say that this side computes in ``dtype``."""
+    @property
+    def can_patch(self) -> bool:
+        """Whether ``trace`` takes a patch."""
+        return False
+
+    @property
+    def can_rerun(self) -> bool:
+        """Whether the side computes, so that a second run can be compared with the first."""
+        return self.batch is None
+
+    def suggest_dtype(self, dtype: str) -> str:
+        """Say how to request ``dtype`` of this side."""
         return f"name it {self.name}@:{dtype}"
 
-    def trace(self, batch: Batch, put: Put | None = None) -> Trace:
-        """Every trace point that this side has, on NumPy. ``put`` replaces values: point -> array."""
+    def trace(self, batch: Batch, patch: Patch | None = None) -> Trace:
+        """Run the side and return its trace points on NumPy; ``patch`` replaces values on the way."""
         raise NotImplementedError
 
+    def with_params(self, params: Params) -> Side:
+        """Return the side with other parameters, if it has ``params``."""
+        raise NotImplementedError
 
-@dataclass(eq=False)
-class Model(Side):
+    def generate(self, batch: Batch, count: int) -> np.ndarray:
+        """Return ``count`` greedy tokens (b, count) that continue the batch."""
+        if not self.can_rerun:
+            raise ValueError(f"{self.name} is a recorded trace, which cannot generate")
+        start = batch.ids.shape[1]
+        for _ in range(count):
+            logits = self.trace(batch).points.get("logits")
+            if logits is None:
+                raise ValueError(f"{self.name} gave no logits, without which it cannot generate")
+            batch = extend_batch(batch, np.argmax(logits[:, -1:], axis=-1))
+        return batch.ids[:, start:]
+
+
+def extend_batch(batch: Batch, new: np.ndarray) -> Batch:
+    """Return the batch with new ids (b, n), all of them real tokens, at the end."""
+    ids = np.concatenate([batch.ids, new], axis=1).astype(np.int64)
+    mask = batch.mask
+    return Batch(ids, None if mask is None else np.concatenate([mask, np.ones(new.shape, bool)], axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSide(Side):
     """A checkpoint, or parameters, run by tinyxp on a backend."""
 
     path: str | None = None
     given: Params | None = None
-    backend: Backend = field(default_factory=lambda: registry.backend("numpy"))
+    backend: Backend = field(default_factory=lambda: registry.backend(np))
     kernels: bool = False
     jit: bool = False
 
     def __post_init__(self) -> None:
         if self.dtype is not None:
             self.backend.dtype(self.dtype)
-        if self.kernels and not self.backend.kernels:
+        if self.kernels and not engine_of(self.backend).kernels:
             raise ValueError(f"{self.name}: {self.backend.name} brings no kernels")
-        if self.jit and type(self.backend).jit is Backend.jit:
+        if self.jit and not self.backend.compiles:
             raise ValueError(f"{self.name}: {self.backend.name} does not compile")
 
     @cached_property
     def params(self) -> Params:
         if self.given is not None:
-            found = self.given.to(self.backend.xp, dtype=self.dtype)
-        else:
-            assert self.path is not None
-            found = load(self.path, xp=self.backend.xp, dtype=self.dtype)
-        self.dtype = dtype_name(found.dtype)
-        return found
+            return self.given.to(self.backend.xp, dtype=self.dtype)
+        return load(self._path, xp=self.backend.xp, dtype=self.dtype)
 
     @cached_property
     def config(self) -> Config:
-        if self.given is not None:
-            return self.given.config
-        assert self.path is not None
-        return load_config(self.path)
+        return load_config(self._path) if self.given is None else self.given.config
 
     @cached_property
-    def weights(self) -> Weights:
+    def weights(self) -> WeightSource:
         if self.given is not None:
-            return Weights.of_params(self.given)
-        assert self.path is not None
-        ran = EPSILON[dtype_name(self.params.dtype)]
-        stored = min(EPSILON[weight.kind] for weight in open_checkpoint(self.path).weights().values())
-        if ran <= stored:
-            return Weights.of_params(self.params)
-        return Weights.of_file(Path(self.path))  # exact, where the run's own are rounded
+            return WeightSource.of_params(self.given)
+        stored = min(EPSILON[weight.kind] for weight in open_checkpoint(self._path).weights().values())
+        if EPSILON[dtype_name(self.params.dtype)] <= stored:
+            return WeightSource.of_params(self.params)
+        return WeightSource.of_file(Path(self._path))  # exact; the run's own weights are rounded
 
     @property
     def model(self) -> str | None:
         return self.path
 
-    def spelled(self, dtype: str) -> str:
+    @property
+    def _path(self) -> str:
+        assert self.path is not None
+        return self.path
+
+    @property
+    def reads_checkpoint(self) -> bool:
+        return True
+
+    @property
+    def can_patch(self) -> bool:
+        return not self.jit
+
+    def suggest_dtype(self, dtype: str) -> str:
         flags = "+kernels" * self.kernels + "+jit" * self.jit
         return f"name it {self.path or 'MODEL'}@{self.backend.name}{flags}:{dtype}"
 
-    @property
-    def can_put(self) -> bool:
-        return not self.jit
+    def with_params(self, params: Params) -> Side:
+        return replace(self, path=None, given=params)
 
-    def trace(self, batch: Batch, put: Put | None = None) -> Trace:
-        params, backend = self.params, self.backend
-        kernels = as_kernels(backend.kernels if self.kernels else None)
-        put = put or {}
+    def generate(self, batch: Batch, count: int) -> np.ndarray:
+        return self.backend.to_numpy(generate(self.params, batch.ids, count, mask=batch.mask))
+
+    def trace(self, batch: Batch, patch: Patch | None = None) -> Trace:
+        params, backend, patch = self.params, self.backend, patch or {}
+        kernels = as_kernels(engine_of(backend).kernels if self.kernels else None)
 
         def run(params: Params, ids: Any, mask: Any) -> dict[str, Array]:
             points: dict[str, Array] = {}
 
             def tap(name: str, x: Array) -> Array:
-                points[name] = x if name not in put else self._like(put[name], x)
+                points[name] = x if name not in patch else self._like(patch[name], x)
                 return points[name]
 
             forward(params, ids, mask=mask, kernels=kernels, tap=tap)
@@ -147,49 +191,63 @@ class Model(Side):
         ids = backend.from_numpy(batch.ids.astype(backend.index_dtype))
         mask = None if batch.mask is None else backend.from_numpy(batch.mask)
         with backend.inference(), np.errstate(all="ignore"):
-            found = (backend.jit(run) if self.jit else run)(params, ids, mask)
-            return {name: backend.to_numpy(x) for name, x in found.items()}
+            points = (backend.jit(run) if self.jit else run)(params, ids, mask)
+            return Trace(
+                {name: backend.to_numpy(points[name]) for name in sort_points(points)},
+                dtype_name(params.dtype),
+            )
 
     def _like(self, x: np.ndarray, other: Array) -> Array:
         return self.backend.from_numpy(np.asarray(x), dtype=dtype_name(other.dtype))
 
 
-@dataclass(eq=False)
-class Transformers(Side):
-    """transformers' own model of a checkpoint, in eval mode."""
+@dataclass(frozen=True, eq=False)
+class PluginSide(Side):
+    """Another library's own model of a checkpoint, run by an entry of the group ``tinyxp.sides``.
 
+    The entry is a module (or an object) with ``BACKEND``, the name of the only backend that it runs on,
+    ``open_model(path, dtype) -> model``, whose ``dtype`` it keeps, and
+    ``trace(model, ids, *, mask, patch) -> points``. tinyxp reads the same checkpoint for the weights.
+    """
+
+    plugin: str = field(kw_only=True)  # the entry's name
     path: str = field(kw_only=True)
 
     @cached_property
-    def found(self) -> Any:
-        found = import_module("tinyxp.backends.transformers_trace").open_model(Path(self.path), self.dtype)
-        self.dtype = dtype_name(found.dtype)
-        return found
+    def entry(self) -> Any:
+        return plugins.load(plugins.SIDES, self.plugin)
+
+    @cached_property
+    def opened(self) -> Any:
+        return self.entry.open_model(Path(self.path), self.dtype)
 
     @cached_property
     def config(self) -> Config:
         return load_config(self.path)
 
     @cached_property
-    def weights(self) -> Weights:
-        return Weights.of_file(Path(self.path))
+    def weights(self) -> WeightSource:
+        return WeightSource.of_file(Path(self.path))
 
     @property
     def model(self) -> str:
         return self.path
 
     @property
-    def can_put(self) -> bool:
+    def reads_checkpoint(self) -> bool:
         return True
 
-    def trace(self, batch: Batch, put: Put | None = None) -> Trace:
-        return import_module("tinyxp.backends.transformers_trace").trace(  # type: ignore[no-any-return]
-            self.found, batch.ids, mask=batch.mask, put=put
-        )
+    @property
+    def can_patch(self) -> bool:
+        return True
+
+    def trace(self, batch: Batch, patch: Patch | None = None) -> Trace:
+        points = self.entry.trace(self.opened, batch.ids, mask=batch.mask, patch=patch)
+        return Trace(points, dtype_name(self.opened.dtype))
 
 
-@dataclass(eq=False)
-class Record(Side):
+@dataclass(frozen=True, eq=False)
+class RecordedSide(Side):
     """A trace that was recorded elsewhere."""
 
     recorded: Recorded = field(kw_only=True)
@@ -197,109 +255,92 @@ class Record(Side):
     def __post_init__(self) -> None:
         if not self.recorded.points:
             raise ValueError(f"{self.name}: holds no trace point")
-        self.dtype = self.dtype or _common_dtype(self.recorded.points)
 
     @property
     def batch(self) -> Batch:
         return self.recorded.batch
 
-    def trace(self, batch: Batch, put: Put | None = None) -> Trace:
-        return self.recorded.points
+    def trace(self, batch: Batch, patch: Patch | None = None) -> Trace:
+        points = self.recorded.points
+        return Trace(points, self.dtype or narrowest_dtype(points))
 
 
-@dataclass(eq=False)
-class Function(Side):
+@dataclass(frozen=True, eq=False)
+class FunctionSide(Side):
     """A function of ids (b, t), and of ``mask`` if it takes one, to logits (b, t, n) or to a trace."""
 
     function: Callable[..., Any] = field(kw_only=True)
 
-    def trace(self, batch: Batch, put: Put | None = None) -> Trace:
-        named = self._named(batch)
+    def trace(self, batch: Batch, patch: Patch | None = None) -> Trace:
+        keywords = self._keywords(batch)
         try:
-            answer = self.function(batch.ids.copy(), **named)
+            answer = self.function(batch.ids.copy(), **keywords)
         except (Exception, SystemExit) as error:
-            raise ValueError(failure(f"{self.name} raised", error)) from error
-        points = answer if isinstance(answer, Mapping) else {"logits": answer}
-        if not points:
+            raise ValueError(describe_failure(f"{self.name} raised", error)) from error
+        arrays = answer if isinstance(answer, Mapping) else {"logits": answer}
+        if not arrays:
             raise ValueError(f"{self.name} gave no trace point")
-        found = {name: self._host(name, points[name], len(batch.ids)) for name in ordered(points)}
-        self.dtype = self.dtype or _common_dtype(found)
-        return found
+        points: Points = {name: self._to_host(name, arrays[name], batch) for name in sort_points(arrays)}
+        return Trace(points, self.dtype or _computed_dtype(arrays, points))
 
-    def _named(self, batch: Batch) -> dict[str, Any]:
-        """The mask, where there is padding or the function asks for one; ValueError where it takes other
-        arguments, as far as can be told."""
-        given = {} if batch.mask is None else {"mask": batch.mask.copy()}
+    def _keywords(self, batch: Batch) -> dict[str, Any]:
+        """Return the mask if there is padding or the function requires one.
+
+        Raise ValueError if the function takes other arguments, as far as its signature says.
+        """
+        keywords = {} if batch.mask is None else {"mask": batch.mask.copy()}
         try:
             signature = inspect.signature(self.function)
         except ValueError:  # not written in Python
-            return given
+            return keywords
         mask = signature.parameters.get("mask")
         if mask is not None and mask.default is mask.empty:
-            given = {"mask": batch.real.copy()}
-        takes = mask is not None or any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-        if given and not takes:
+            keywords = {"mask": batch.real.copy()}
+        takes_mask = mask is not None or any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+        if keywords and not takes_mask:
             raise ValueError(f"{self.name} takes no mask, and there is padding")
         try:
-            signature.bind(None, **given)
+            signature.bind(None, **keywords)
         except TypeError as error:
-            what = "ids and mask" if given else "ids alone"
+            what = "ids and mask" if keywords else "ids alone"
             raise ValueError(f"{self.name} takes {signature}; it is called with {what}: {error}") from None
-        return given
+        return keywords
 
-    def _host(self, name: str, x: Any, rows: int) -> np.ndarray:
-        """A point on NumPy. Its columns may be others than those of the ids: that is a fault to be found."""
-        owner = registry.owner_of(x)
-        if owner is None:
-            registry.load_imported()
-            owner = registry.owner_of(x)
+    def _to_host(self, name: str, x: Any, batch: Batch) -> np.ndarray:
+        """Return a point on NumPy. It may have other columns than the ids: that is a fault to find."""
+        owner = owner_of(x)
         try:
             host = np.asarray(x) if owner is None else owner.to_numpy(x)
         except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
-            raise ValueError(failure(f"{self.name} gave {name} that is no array:", error)) from None
-        if self.dtype is None and str(getattr(x, "dtype", "")).endswith("bfloat16"):
-            self.dtype = "bfloat16"
-        host = check_dtype(name, host)
-        wanted = len(axes(name))
-        host = host[None] if host.ndim == wanted - 1 and rows == 1 else host
-        if host.ndim != wanted or len(host) != rows or 0 in host.shape:
+            raise ValueError(describe_failure(f"{self.name} gave {name} that is no array:", error)) from None
+        host = to_floats(name, host)
+        rows, ndim = len(batch.ids), len(axes(name))
+        host = host[None] if host.ndim == ndim - 1 and rows == 1 else host
+        if host.ndim != ndim or len(host) != rows or 0 in host.shape:
             raise ValueError(
-                f"{self.name} gave {name} of shape {host.shape}; {form(name)} is wanted, with {rows} rows"
+                f"{self.name} gave {name} of shape {host.shape}; it must be {form(name)}, with {rows} rows"
             )
         return host
 
 
-def failure(what: str, error: BaseException) -> str:
-    """What went wrong in somebody else's code, in a line, and where."""
-    where = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(where[-1].filename).name}:{where[-1].lineno})" if where else ""
-    said = " ".join(str(error).split())
-    return f"{what} {type(error).__name__}{': ' if said else ''}{said}{place}"
+def _computed_dtype(arrays: Mapping[str, Any], points: Points) -> str:
+    """Return bfloat16 if an array has it, which NumPy lacks; else the narrowest dtype."""
+    coarse = any(str(getattr(x, "dtype", "")).endswith("bfloat16") for x in arrays.values())
+    return "bfloat16" if coarse else narrowest_dtype(points)
 
 
-def _common_dtype(points: Trace) -> str:
-    """The narrowest dtype among the points."""
-    return min((x.dtype for x in points.values()), key=lambda dtype: dtype.itemsize).name
+def owner_of(x: Any) -> Backend | None:
+    """Return the adapter of x's library; None if there is none."""
+    owner = registry.owner_of(x)
+    if owner is None:
+        registry.load_imported()
+        owner = registry.owner_of(x)
+    return owner
 
 
-def as_side(given: Any, name: str = "") -> Side:
-    """A side from what people have: a Side, a specification (see ``parse``), Params, a trace with its ids
-    as ``Recorded``, or a function.
-    """
-    from tinyxp.doctor.specs import parse
-
-    if isinstance(given, Side):
-        return given
-    if isinstance(given, Params):
-        backend = given.backend
-        return Model(name or f"params@{backend.name}", dtype_name(given.dtype), given=given, backend=backend)
-    if isinstance(given, Recorded):
-        return Record(name or "trace", recorded=given)
-    if callable(given):
-        return Function(name or getattr(given, "__qualname__", type(given).__name__), function=given)
-    if isinstance(given, (str, Path)):
-        return parse(str(given))
-    raise ValueError(
-        f"a side is {given!r}; it must be a specification such as 'MODEL@jax:float32', Params, a Recorded "
-        "trace or a function"
-    )
+def describe_failure(what: str, error: BaseException) -> str:
+    """Say in one line what went wrong in a user's code, and where."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    message = " ".join(str(error).split())
+    return f"{what} {type(error).__name__}{': ' if message else ''}{message}{place}"

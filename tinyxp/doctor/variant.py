@@ -10,9 +10,9 @@ import numpy as np
 
 from tinyxp.doctor.faults.change import Change
 from tinyxp.doctor.faults.fault import Fault
-from tinyxp.doctor.points import Batch
-from tinyxp.doctor.truth import Weights
-from tinyxp.params import parameter_shapes
+from tinyxp.doctor.reference_run import WeightSource
+from tinyxp.doctor.traces import Batch
+from tinyxp.shapes import parameter_shapes
 
 Changes = tuple[Change, ...]
 _shapes = cache(parameter_shapes)
@@ -22,7 +22,7 @@ _shapes = cache(parameter_shapes)
 class Variant:
     """``changes`` hold everywhere, but in the blocks and at the kinds of points that have their own."""
 
-    weights: Weights
+    weights: WeightSource
     batch: Batch
     changes: Changes = ()
     in_block: Mapping[int, Changes] = field(default_factory=dict)

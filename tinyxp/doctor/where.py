@@ -5,7 +5,7 @@ from __future__ import annotations
 from tinyxp.doctor.evidence import Errors, Evidence, count_faults, explained_points
 from tinyxp.doctor.faults import Scope
 from tinyxp.doctor.finding import Faults, Finding
-from tinyxp.doctor.points import block_of, kind, ordered
+from tinyxp.doctor.points import block_of, kind, sort_points
 from tinyxp.doctor.question import Question
 from tinyxp.doctor.variant import Variant
 
@@ -53,4 +53,4 @@ def _narrow_points(point: str, faults: Faults, own: Errors) -> tuple[str, ...]:
     if not any(fault.narrow for fault in faults):
         return ()
     kinds = {point} if point in ("logits", "final_norm") else {k for f in faults for k in f.points}
-    return tuple(n for n in ordered(own) if (kind(n) in kinds or n == point) and own[n].is_fault)
+    return tuple(n for n in sort_points(own) if (kind(n) in kinds or n == point) and own[n].is_fault)

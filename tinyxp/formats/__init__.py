@@ -23,7 +23,7 @@ from tinyxp.formats.included import included
 from tinyxp.formats.llama2c import open_llama2c
 from tinyxp.formats.npz import open_npz, write_npz
 from tinyxp.formats.plan import Checkpoint, TensorInfo, Weight
-from tinyxp.fusion import laid_together
+from tinyxp.joint import lay_together
 from tinyxp.params import Params
 from tinyxp.typing import Array, Namespace
 
@@ -72,7 +72,7 @@ def load(
         lacks = weight.kind in ("bfloat16", "float16") and weight.kind not in target.dtypes()
         kept = "float32" if lacks else weight.kind
         arrays[name] = target.from_numpy(weight.read(), dtype=dtype or kept, device=device)
-    return Params(laid_together(arrays, checkpoint.config, target), checkpoint.config)
+    return Params(lay_together(arrays, checkpoint.config, target), checkpoint.config)
 
 
 def load_config(path: PathLike) -> Config:

@@ -15,7 +15,7 @@ from tinyxp.files import floats, map_file, naming
 from tinyxp.formats.gguf_config import config_from_gguf
 from tinyxp.formats.gguf_header import Header, Place, read_header
 from tinyxp.formats.plan import KINDS, Checkpoint, Rule, Tensor, fit
-from tinyxp.params import block_shapes
+from tinyxp.shapes import block_shapes
 
 INTEGERS = ("I8", "I16", "I32", "I64")
 SPECIAL_IDS = {

@@ -12,7 +12,7 @@ import numpy as np
 from tinyxp.config import Config, RopeScaling
 from tinyxp.errors import CheckpointError, UnsupportedModelError
 from tinyxp.formats.fields import Fields
-from tinyxp.model import rope_frequencies
+from tinyxp.rope import rope_frequencies
 
 ARCHITECTURES = ("llama", "gpt2", "qwen2")
 

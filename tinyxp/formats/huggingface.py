@@ -16,7 +16,7 @@ from tinyxp.files import PICKLES, check_name, folder, naming, pickle_error, read
 from tinyxp.formats.hf_config import config_from_hf, config_to_hf
 from tinyxp.formats.plan import Checkpoint, Rule, Tensor, Weight, fit, listed
 from tinyxp.formats.safetensors_file import read_safetensors, write_safetensors
-from tinyxp.params import block_shapes, parameter_shapes
+from tinyxp.shapes import block_shapes, parameter_shapes
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")

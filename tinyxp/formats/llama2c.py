@@ -16,7 +16,7 @@ from tinyxp.config import Config
 from tinyxp.errors import CheckpointError
 from tinyxp.files import floats, map_file, naming, pickle_error
 from tinyxp.formats.plan import Checkpoint, Rule, Tensor, fit
-from tinyxp.params import block_shapes
+from tinyxp.shapes import block_shapes
 
 HEADER = struct.Struct("<7i")
 FIELDS = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")

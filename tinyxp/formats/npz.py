@@ -32,7 +32,7 @@ from tinyxp.files import (
     stored,
 )
 from tinyxp.formats.plan import Checkpoint, Rule, Tensor, Weight, fit, listed
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 RECORD = "__tinyxp__"
 VERSION = 1

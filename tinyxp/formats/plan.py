@@ -14,7 +14,7 @@ import numpy as np
 from tinyxp.config import Config
 from tinyxp.dtypes import ITEMSIZE
 from tinyxp.errors import CheckpointError
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 Shapes = Mapping[str, tuple[int, ...]]
 KINDS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}

@@ -8,18 +8,18 @@ from typing import Any
 
 from tinyxp.doctor.distance import RMS_FACTOR, WORST_FACTOR
 from tinyxp.doctor.points import block_of
-from tinyxp.doctor.report import Decode, answer, shapes, token_line
-from tinyxp.doctor.verdicts import CARRIED, EXACT, FAULT, NOISE, SHAPE, Comparison, Row
+from tinyxp.doctor.verdicts import Comparison, Row, Verdict
+from tinyxp.doctor.wording import Decode, describe_shapes, describe_token, summarize
 from tinyxp.html.diff_charts import attention, layers, link, positions
 from tinyxp.html.diff_script import SCRIPT, STYLE
 from tinyxp.html.page import Section, cell, document, escaped, number, table, token, visible
 
 MEANINGS = {
-    EXACT: "A and B are equal to the last bit",
-    NOISE: "apart, by no more than rounding explains",
-    FAULT: "wrong: what this operation does to its inputs is more than rounding",
-    CARRIED: "wrong only because its inputs are",
-    SHAPE: "the arrays have other shapes",
+    Verdict.EXACT: "A and B are equal to the last bit",
+    Verdict.NOISE: "apart, by no more than rounding explains",
+    Verdict.FAULT: "wrong: what this operation does to its inputs is more than rounding",
+    Verdict.CARRIED: "wrong only because its inputs are",
+    Verdict.SHAPE: "the arrays have other shapes",
 }
 IDS = 48
 """How many ids are listed at most."""
@@ -38,7 +38,7 @@ def diff_page(found: Comparison, decode: Decode | None = None) -> str:
         )
 
     data: dict[str, Any] = {}
-    line = token_line(found, decode)
+    line = describe_token(found, decode)
     sections = (
         _compared(found, spelled),
         layers(found),
@@ -52,7 +52,8 @@ def diff_page(found: Comparison, decode: Decode | None = None) -> str:
     ]
     return document(
         f"{'Agreement' if found.agrees else 'Difference'} of {names[0]} and {names[1]}",
-        f'<p class="answer">{_linked(found, answer(found))}</p>{f"<p>{escaped(line)}</p>" if line else ""}',
+        f'<p class="answer">{_linked(found, summarize(found))}</p>'
+        f"{f'<p>{escaped(line)}</p>' if line else ''}",
         [section for section in sections if section is not None],
         data=data,
         style=STYLE,
@@ -75,11 +76,13 @@ def _compared(found: Comparison, spelled: Callable[[int], str]) -> Section:
             name,
             [
                 cell(f'<span class="long">{escaped(side.name)}</span>'),
-                cell(side.dtype or "unknown"),
-                cell(role if found.truth else "held against the other"),
+                cell(trace.dtype),
+                cell(role if found.reference else "held against the other"),
             ],
         )
-        for name, side, role in zip("AB", (found.a, found.b), roles, strict=True)
+        for name, side, trace, role in zip(
+            "AB", (found.a, found.b), (found.trace_a, found.trace_b), roles, strict=True
+        )
     ]
     shown = " ".join(token(spelled(i)) for i in ids.ravel()[:IDS].tolist()) + " ..." * (ids.size > IDS)
     told = f"{ids.shape[0]} &times; {ids.shape[1]} (rows, positions)"
@@ -89,10 +92,10 @@ def _compared(found: Comparison, spelled: Callable[[int], str]) -> Section:
         told += f"; the last {found.generated} of each row are A's greedy continuation"
     facts = {
         "ids": f"{told}<br>{shown}",
-        "truth": escaped(found.truth or "none: neither side has weights here"),
+        "truth": escaped(found.reference or "none: neither side has weights here"),
         "noise": escaped(found.noise),
     }
-    if found.truth:
+    if found.reference:
         facts["limit"] = (
             f"rounding may cost {RMS_FACTOR:g} times the root mean square of the noise, {WORST_FACTOR:g} "
             "times its worst, and one rounding of the result; more is a fault"
@@ -119,15 +122,15 @@ def _compared(found: Comparison, spelled: Callable[[int], str]) -> Section:
 def _points(found: Comparison) -> Section:
     """Every point, and a choice of which to see."""
     blocks = sorted({b for b in (block_of(row.point) for row in found.rows) if b is not None})
-    parting = sum(row.parts for row in found.rows)
+    parting = sum(row.differs for row in found.rows)
     options = [("all", f"all {len(found.rows)} points"), ("parts", f"the {parting} that part")]
     options += [("outside", "those outside of the blocks")] if blocks else []
     options += [(str(block), f"block {block}") for block in blocks]
     choice = "".join(f'<option value="{value}">{text}</option>' for value, text in options)
-    measured = ["error of A", "error of B", "rounding costs"] if found.truth else []
+    measured = ["error of A", "error of B", "rounding costs"] if found.reference else []
     columns = ("point", "verdict", "times", "B - A, rms", "B - A, worst", *measured, "worst element")
     body = [_row(found, row) for row in found.rows]
-    if found.truth:
+    if found.reference:
         told = (
             "The errors of A and B are their distances from the truth; what rounding costs is the error of a "
             f"right implementation in {found.judged}'s dtype; all three as root mean squares. <em>Times</em> "
@@ -151,19 +154,19 @@ def _row(found: Comparison, row: Row) -> tuple[str, list[str]]:
     block, name = block_of(row.point), escaped(row.point)
     header = (
         f'<code id="point-{name}" data-block="{"outside" if block is None else block}"'
-        f"{' data-parts' if row.parts else ''}>{name}</code>"
+        f"{' data-parts' if row.differs else ''}>{name}</code>"
         + (' <strong class="first">parts first</strong>' if row is found.first else "")
     )
-    fault = f" in {row.at_fault}" if row.verdict == FAULT and row.at_fault else ""
-    distances = [row.error_a, row.error_b, row.noise] if found.truth else []
+    fault = f" in {row.at_fault}" if row.verdict == Verdict.FAULT and row.at_fault else ""
+    distances = [row.error_a, row.error_b, row.noise] if found.reference else []
     place = row.place.removeprefix("row 0, ") if len(found.batch.ids) == 1 else row.place
     where = f"{place}: A {number(row.value_a)}, B {number(row.value_b)}" if place else ""
     gap = "&ndash;"
     return header, [
         cell(f'<span class="{row.verdict}">{row.verdict}{fault}</span>'),
-        cell(gap if row.verdict == SHAPE else number(row.excess)),
+        cell(gap if row.verdict == Verdict.SHAPE else number(row.excess)),
         cell(gap if row.distance is None else number(row.distance.rms)),
         cell(gap if row.distance is None else number(row.distance.worst)),
         *(cell(gap if x is None else number(x.rms)) for x in distances),
-        cell(shapes(row) if row.verdict == SHAPE else where),
+        cell(describe_shapes(row) if row.verdict == Verdict.SHAPE else where),
     ]

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxp.doctor.distance import Distance, apart
-from tinyxp.doctor.points import block_of, counted, kind
+from tinyxp.doctor.distance import Distance, absolute_difference
+from tinyxp.doctor.points import block_of, kind
+from tinyxp.doctor.traces import compared_mask
 from tinyxp.doctor.verdicts import Comparison, Row
 from tinyxp.html.page import Section, cell, escaped, number, rounded, scrolling, table
 
@@ -102,7 +103,7 @@ def _legend(*labels: str) -> str:
 
 def _error(found: Comparison, row: Row) -> Distance | None:
     """The error of the side in doubt; without a truth, the distance of the sides."""
-    if not found.truth:
+    if not found.reference:
         return row.distance
     return row.error_a if found.judged == "A" else row.error_b
 
@@ -110,8 +111,8 @@ def _error(found: Comparison, row: Row) -> Distance | None:
 def layers(found: Comparison) -> Section | None:
     """A small chart for each of some points of a block."""
     blocks = 1 + max((b for b in (block_of(row.point) for row in found.rows) if b is not None), default=-1)
-    label = f"error of {found.judged}" if found.truth else "distance of B from A"
-    labels = (f"{label}, root mean square", *["what rounding costs"] * bool(found.truth))
+    label = f"error of {found.judged}" if found.reference else "distance of B from A"
+    labels = (f"{label}, root mean square", *["what rounding costs"] * bool(found.reference))
     mark = None if found.first is None else block_of(found.first.point)
     charts = []
     for name in BY_LAYER:
@@ -119,7 +120,7 @@ def layers(found: Comparison) -> Section | None:
         errors = [None if row is None else _error(found, row) for row in rows]
         costs = [None if row is None else row.noise for row in rows]
         curves = [Curve(label, [x and x.rms for x in errors])]
-        if found.truth:
+        if found.reference:
             curves.append(Curve(labels[1], [x and x.rms for x in costs], "cost"))
         if any(errors):
             drawn = _chart(curves, f"{name}: {' and '.join(labels)}, by block", "block", (380, 240), mark)
@@ -165,11 +166,13 @@ def positions(found: Comparison) -> Section | None:
 
 def attention(found: Comparison, spelled: Callable[[int], str], data: dict[str, Any]) -> Section | None:
     """Maps of the heads that differ most, in the first layer whose weights part."""
-    layer = next((r for r in found.rows if kind(r.point) == "attn.weights" and r.parts and r.distance), None)
-    if layer is None or layer.distance is None or found.arrays is None:
+    layer = next(
+        (r for r in found.rows if kind(r.point) == "attn.weights" and r.differs and r.distance), None
+    )
+    if layer is None or layer.distance is None:
         return None
-    a, b = (x.astype(np.float64) for x in found.arrays(layer.point))
-    difference = apart(b, a, counted(layer.point, a.shape, found.batch))
+    a, b = (trace.points[layer.point].astype(np.float64) for trace in (found.trace_a, found.trace_b))
+    difference = absolute_difference(b, a, compared_mask(layer.point, a.shape, found.batch))
     row, _, query, key = layer.distance.at
     by_head = difference[row].max(axis=(-2, -1))
     differing = int(np.count_nonzero(by_head))

@@ -14,11 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tinyxp import ops
-from tinyxp.cache import lay_out
-from tinyxp.inputs import prepare
-from tinyxp.model import NORMS, Context, head, rope_frequencies, rotation
+from tinyxp.cache import place
+from tinyxp.config import MLPS
+from tinyxp.inputs import check_inputs
+from tinyxp.model import Context, head, normalize
 from tinyxp.ops import Kernels
 from tinyxp.params import Params
+from tinyxp.rope import rope_frequencies, rotation
 from tinyxp.typing import Array
 
 SHOWN = 64
@@ -171,16 +173,16 @@ def _context(run: Run, eps: float | None = None) -> Context:
     """What the model's own functions want to know, with another eps where one is given."""
     params = run.params
     config = params.config if eps is None else replace(params.config, norm_eps=eps)
-    layout = lay_out(prepare(params, [list(run.ids)], None, None, None), None)
-    return Context(config, Kernels(), layout, None, params.xp)
+    placement = place(check_inputs(params, [list(run.ids)], None, None, None), None)
+    return Context(config, Kernels(), placement, None, params.xp)
 
 
 def _normed(run: Run, norm: str, x: Array, eps: float | None) -> Array:
     """The norm of that name of x (1, ..., d)."""
     if norm == "final_norm":
-        return NORMS[run.params.config.norm](run.params, norm, x, _context(run, eps))
+        return normalize(run.params, norm, x, _context(run, eps))
     _, layer, name = norm.split(".")
-    return NORMS[run.params.config.norm](run.params.block(int(layer)), name, x, _context(run, eps))
+    return normalize(run.params.block(int(layer)), name, x, _context(run, eps))
 
 
 def lens(run: Run) -> tuple[np.ndarray, np.ndarray]:
@@ -191,7 +193,7 @@ def lens(run: Run) -> tuple[np.ndarray, np.ndarray]:
     best, mass = [], []
     for name in names:
         x = _normed(run, "final_norm", run.points[name][:, run.shown.start :, :], None)
-        p = run.host(ops.softmax(ops.widen(ops.linear(x, head(params), xp=xp), xp=xp), xp=xp))
+        p = run.host(ops.softmax(ops.widen(ops.linear(x, *head(params, params.config), xp=xp), xp=xp), xp=xp))
         best.append(p.argmax(axis=-1))
         mass.append(p.max(axis=-1))
     return np.stack(best), np.stack(mass)
@@ -204,14 +206,16 @@ def valve(run: Run, layer: int) -> tuple[list[int], np.ndarray]:
     hidden = run.point(f"{inside}.hidden")[run.shown.start :]
     units = np.argsort(-np.abs(hidden).max(axis=0), kind="stable")[:UNITS]
     values = [run.point(f"{inside}.up")[run.shown.start :], hidden]
-    if params.config.mlp == "swiglu":
+    kind = MLPS[params.config.mlp]
+    if kind.gated:
         gate = run.points[f"{inside}.gate"][:, run.shown.start :, :]
-        values = [run.host(gate), run.host(ops.silu(gate, xp=params.xp)), *values]
+        act = getattr(ops, kind.activation)
+        values = [run.host(gate), run.host(act(gate, xp=params.xp)), *values]
     return units.tolist(), np.stack([x[:, units].T for x in values], axis=1)
 
 
 def activation(run: Run, reach: float) -> np.ndarray:
     """The MLP's activation over -reach to reach, as points (CURVE, 2)."""
     x = np.linspace(-reach, reach, CURVE)
-    name = "silu" if run.params.config.mlp == "swiglu" else run.params.config.mlp
-    return np.stack([x, getattr(ops, name)(x, xp=np)], axis=-1)
+    act = getattr(ops, MLPS[run.params.config.mlp].activation)
+    return np.stack([x, act(x, xp=np)], axis=-1)

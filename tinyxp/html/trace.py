@@ -10,7 +10,7 @@ from tinyxp.html.page import STRONG, Section, bar, cell, document, escaped, perc
 from tinyxp.html.trace_attention import attention, clocks, positions
 from tinyxp.html.trace_blocks import silent, stream, valve
 from tinyxp.html.trace_script import SCRIPT, STYLE
-from tinyxp.params import count_parameters
+from tinyxp.shapes import count_parameters
 
 GROUPS = {
     "embed": "embedding",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyxp.config import MLPS
 from tinyxp.html import measure
 from tinyxp.html.measure import Run
 from tinyxp.html.page import (
@@ -102,7 +103,7 @@ def silent(run: Run) -> Section:
 def valve(run: Run, data: dict[str, Any]) -> Section:
     """Single units of the MLPs across the tokens."""
     config = run.params.config
-    gated = config.mlp == "swiglu"
+    gated = MLPS[config.mlp].gated
     found = [measure.valve(run, layer) for layer in range(config.n_layers)]
     reaches = [[max(4.0, 1.1 * float(np.abs(unit[0]).max())) for unit in values] for _, values in found]
     data["units"] = [units for units, _ in found]

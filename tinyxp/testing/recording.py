@@ -16,10 +16,10 @@ import numpy as np
 from tinyxp import registry
 from tinyxp.cache import new_cache
 from tinyxp.config import GPT2, Config, RopeScaling
-from tinyxp.decoding import new_decoder
+from tinyxp.engine import new_decoder
 from tinyxp.generation import generate
+from tinyxp.initialization import init
 from tinyxp.model import extend, forward, loss
-from tinyxp.params import init
 from tinyxp.sampling import draw, greedy, probabilities
 from tinyxp.testing.recorder import FUNCTIONS, Recorder, Use, registered
 from tinyxp.typing import Namespace

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tinyxp.config import Config
+from tinyxp.config import MLPS, Config
 from tinyxp.testing.laws.positions import turned
 
 Arrays = Mapping[str, np.ndarray]
@@ -34,7 +34,7 @@ def logits(config: Config, arrays: Arrays, ids: Sequence[int], positions: Sequen
             seen.append((k, v))
             stream[now] = stream[now] + affine(attend(q, seen, config), w, "attn.o")
             x = norm(stream[now], w, "mlp_norm", config.norm_eps)
-            if config.mlp == "swiglu":
+            if MLPS[config.mlp].gated:
                 hidden = np.array([u / (1.0 + math.exp(-u)) for u in affine(x, w, "mlp.gate")])
                 hidden = hidden * affine(x, w, "mlp.up")
             else:

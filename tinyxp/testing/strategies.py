@@ -13,7 +13,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tinyxp.config import GPT2, MLPS, NORMS, POSITIONS, Config, RopeScaling
-from tinyxp.params import Params, parameter_shapes
+from tinyxp.params import Params
+from tinyxp.shapes import parameter_shapes
 
 Range = tuple[int, int]
 
@@ -87,7 +88,7 @@ def configs(
         fields |= {name: flag() for name in ("attn_bias", "attn_out_bias", "mlp_bias")}
     if family == "mixed":
         for name, known in (("norm", NORMS), ("position", POSITIONS), ("mlp", MLPS)):
-            fields[name] = draw(st.sampled_from(known))
+            fields[name] = draw(st.sampled_from(tuple(known)))
     fields |= fixed
     groups = integer(n_kv_heads)
     shared = 1 if family == "gpt2" else integer(queries_per_kv_head)

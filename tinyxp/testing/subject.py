@@ -13,7 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp import cache, decoding, fusion, generation, model, ops, params, sampling, tracing
+from tinyxp import (
+    cache,
+    decoding,
+    engine,
+    generation,
+    joint,
+    model,
+    ops,
+    params,
+    rope,
+    sampling,
+    shapes,
+    tracing,
+)
 from tinyxp.config import GPT2, Config
 from tinyxp.params import Params
 from tinyxp.registry import Backend
@@ -77,10 +90,12 @@ class Modules(NamedTuple):
     generation: ModuleType
     tracing: ModuleType
     params: ModuleType
-    fusion: ModuleType
+    joint: ModuleType
+    engine: ModuleType
+    rope: ModuleType
 
 
-OURS = Modules(ops, cache, model, sampling, decoding, generation, tracing, params, fusion)
+OURS = Modules(ops, cache, model, sampling, decoding, generation, tracing, params, joint, engine, rope)
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +274,7 @@ class Model:
         config = config or self.config
         arrays = {**self.arrays, **changes}
         return self.subject.build(
-            config, {name: arrays[name] for name in params.parameter_shapes(config)}, self.dtype
+            config, {name: arrays[name] for name in shapes.parameter_shapes(config)}, self.dtype
         )
 
     def forward(self, ids: Any, *, mask: Any = None, positions: Any = None) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 from tinyxp import registry
 from tinyxp.adoption import adopt
 from tinyxp.checks import as_integer
+from tinyxp.engine import engine_of
 from tinyxp.registry import Backend
 from tinyxp.testing.law import Draw
 from tinyxp.testing.strategies import Range, token_ids
@@ -30,7 +31,7 @@ def subject(name: str, *, dtype: str | None = None, pooled: bool | None = None) 
     """
     library, plus, what = name.partition("+")
     backend = adopt(library)
-    if plus and (what != "kernels" or not backend.kernels):
+    if plus and (what != "kernels" or not engine_of(backend).kernels):
         raise ValueError(f"subject is {name!r}; after '+' may stand 'kernels', where the backend brings some")
     given = {"dtype": dtype, "pooled": pooled}
     recipe = f"subject({name!r}{''.join(f', {k}={v!r}' for k, v in given.items() if v is not None)})"
@@ -52,16 +53,16 @@ def decoder(
         wanted = dtype or next(d for d in ("float64", "float32") if d in backend.dtypes())
         backend.dtype(wanted)
     abilities = set(ABILITIES) | {p for p in PACKAGES if find_spec(p) is not None}
-    kind = type(backend)
-    if kind.value_and_grad is Backend.value_and_grad:
+    engine = engine_of(backend)
+    if not backend.has_gradients:
         abilities.discard("gradients")
-    if kind.jit is Backend.jit:
+    if not backend.compiles:
         abilities.discard("compiler")
     if len(backend.devices()) < 2:
         abilities.discard("devices")
-    if not backend.references:
+    if not engine.references:
         abilities.discard("references")
-    if with_kernels or not backend.kernels:
+    if with_kernels or not engine.kernels:
         abilities.discard("kernels")
     if with_kernels:
         abilities -= {"values", "trace"}
@@ -73,7 +74,7 @@ def decoder(
         not backend.eager if pooled is None else pooled,
         backend=backend,
         modules=modules,
-        kernels=backend.kernels if with_kernels else {},
+        kernels=engine.kernels if with_kernels else {},
     )
 
 

@@ -147,4 +147,4 @@ def accumulated(
         weight = int((targets != IGNORED).sum()) / count
         loss = loss + weight * value
         total = {name: weight * g + total.get(name, 0.0) for name, g in gradients.items()}
-    return loss, params.held_as(total)
+    return loss, params.replace(total)

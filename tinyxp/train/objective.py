@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp.dtypes import bare_name
+from tinyxp.engine import engine_of
 from tinyxp.inputs import as_kernels
 from tinyxp.model import loss
 from tinyxp.ops import IGNORED, Kernels
@@ -23,7 +24,7 @@ def training_kernels(backend: Backend, given: Mapping[str, Any] | None) -> Kerne
     """The backend's fast twins that have gradients, and the caller's in their place."""
     if given is not None and not isinstance(given, Mapping):
         return as_kernels(given)
-    fast = dict(backend.training)
+    fast = dict(engine_of(backend).training_kernels)
     if given and "linear" in given:
         fast.pop("linear_cross_entropy", None)  # it has a product of its own, where the caller's is wanted
     return as_kernels({**fast, **(given or {})})

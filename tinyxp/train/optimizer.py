@@ -23,7 +23,7 @@ class State(NamedTuple):
 def initial(params: Params) -> State:
     """The state before the first update: moments of 0, and parameters that no graph goes back from."""
     xp, backend = params.xp, params.backend
-    params = params.held_as({name: backend.detached(x) for name, x in params.items()})
+    params = params.replace({name: backend.detach(x) for name, x in params.items()})
     first, second = ({name: xp.zeros_like(x) for name, x in params.items()} for _ in range(2))
     return State(params, first, second)
 
@@ -75,4 +75,4 @@ def adamw(
         for there, x in zip(new, (p, m, v), strict=True):
             there[name] = x
     updated, first, second = new
-    return params.held_as(updated), first, second, norm
+    return params.replace(updated), first, second, norm

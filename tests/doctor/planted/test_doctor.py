@@ -9,7 +9,7 @@ import pytest
 
 from tests.reference import libraries
 from tinyxp.doctor import diagnose
-from tinyxp.doctor.verdicts import FAULT, SHAPE
+from tinyxp.doctor.verdicts import Verdict
 
 from .cases import mask_of, sides
 from .causes import is_named
@@ -34,7 +34,7 @@ def test_the_fault_is_found_and_named(planted: Planted, backend: str, tmp_path: 
     first = found.comparison.first
     assert first is not None
     assert fnmatch.fnmatchcase(first.point, planted.first)
-    assert first.verdict in (FAULT, SHAPE)
+    assert first.verdict in (Verdict.FAULT, Verdict.SHAPE)
     assert first.at_fault == "B"
     assert found.comparison.matters is not planted.logits_silent
     assert is_named(planted, found.causes[0]), found.causes[0].keys

@@ -12,7 +12,7 @@ import numpy as np
 
 from tinyxp import ops
 from tinyxp.config import Config
-from tinyxp.doctor.distance import rounded
+from tinyxp.doctor.distance import round_to
 from tinyxp.doctor.faults.change import Change, Kernel, KernelEdit, edit_attention, edit_rotary
 from tinyxp.doctor.faults.fault import Fault, Row, Scope
 from tinyxp.doctor.faults.narrow import compute_in
@@ -119,7 +119,7 @@ def mask_faults() -> Iterator[Fault]:
 
 def softmax_faults() -> Iterator[Fault]:
     def over_queries(weights: Any, scores: Any, sees: np.ndarray) -> Any:
-        return ops.softmax(scores, visible=sees, axis=-2, xp=np)  # type: ignore[arg-type]
+        return ops.softmax(scores, visible=sees, axis=-2, xp=np)
 
     yield Fault(
         "softmax over queries",
@@ -204,7 +204,13 @@ def group_faults(config: Config) -> Iterator[Fault]:
             "repeat each key/value head: repeat_interleave in torch, numpy.repeat, not tile",
             1,
         ),
-        ("first kv head for all", lambda i, h, g: 0 * i, "uses the first key/value head for every query head", fix, 2),
+        (
+            "first kv head for all",
+            lambda i, h, g: 0 * i,
+            "uses the first key/value head for every query head",
+            fix,
+            2,
+        ),
         (
             "kv heads of the next group",
             lambda i, h, g: (i // (h // g) + 1) % g,
@@ -306,9 +312,7 @@ def product_faults(config: Config) -> Iterator[Row]:
 def round_linear(dtype: str) -> KernelEdit:
     def wrap(kernel: Kernel, ctx: Context) -> Kernel:
         def linear(x: Any, weight: Any, bias: Any = None, *, xp: Namespace) -> Any:
-            return kernel(
-                rounded(x, dtype), rounded(np.asarray(weight, np.float64), dtype), bias, xp=xp
-            )
+            return kernel(round_to(x, dtype), round_to(np.asarray(weight, np.float64), dtype), bias, xp=xp)
 
         return linear
 
@@ -320,9 +324,9 @@ def round_attention(dtype: str) -> KernelEdit:
         def attention(q: Any, k: Any, v: Any, visible: Any, *, xp: Namespace, tap: Tap = ops.untapped) -> Any:
             def round_weights(name: str, x: Array) -> Any:
                 y: Any = tap(name, x)
-                return rounded(y, dtype) if name == "weights" else y
+                return round_to(y, dtype) if name == "weights" else y
 
-            q, k, v = (rounded(x, dtype) for x in (q, k, v))
+            q, k, v = (round_to(x, dtype) for x in (q, k, v))
             return kernel(q, k, v, visible, xp=xp, tap=round_weights)
 
         return attention

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinyxp import ops
-from tinyxp.config import Config
+from tinyxp.config import MLPS, Config
 from tinyxp.doctor.faults.change import Change, Place, PointTap, replace_kernel
 from tinyxp.doctor.faults.fault import Fault, NumberFault, Row
 
@@ -25,25 +25,20 @@ ACTIVATIONS: dict[str, tuple[Activation, str, int]] = {
     "silu": (ops.silu, "SiLU", 1),
     "gelu": (ops.gelu, "the exact (erf) GELU", 1),
     "gelu_tanh": (ops.gelu_tanh, "the tanh form of GELU", 1),
+    "relu2": (ops.relu2, "ReLU squared", 2),
     "relu": (lambda x, *, xp: np.maximum(x, 0.0), "ReLU", 1),
     "quick_gelu": (lambda x, *, xp: x * _sigmoid(1.702 * x, xp=xp), "x sigmoid(1.702 x)", 2),
     "sigmoid": (_sigmoid, "a sigmoid", 2),
     "tanh": (lambda x, *, xp: np.tanh(x), "tanh", 2),
     "leaky relu": (lambda x, *, xp: np.where(x > 0.0, x, 0.01 * x), "a leaky ReLU", 2),
-    "relu squared": (lambda x, *, xp: np.maximum(x, 0.0) ** 2, "a squared ReLU", 2),
     "none": (lambda x, *, xp: x, "no activation", 2),
 }
 """Name -> the function, its name in words, and the rank of the fault that uses it. Each activation that a
 config can name has a row here; each row is a fault of every model with another one."""
 
 
-def activation_of(config: Config) -> str:
-    """The name of the activation, and of its kernel in ``tinyxp.ops``."""
-    return "silu" if config.mlp == "swiglu" else config.mlp
-
-
 def mlp_faults(config: Config) -> Iterator[Row]:
-    right = activation_of(config)
+    right, is_gated = MLPS[config.mlp]
     for name, (function, words, rank) in ACTIVATIONS.items():
         if name != right:
             yield Fault(
@@ -55,7 +50,7 @@ def mlp_faults(config: Config) -> Iterator[Row]:
                 "activation",
                 rank,
             )
-    if config.mlp != "swiglu":
+    if not is_gated:
         return
 
     def gated(compute: Callable[[Callable[[Any], Any], Any, Any], Any]) -> Change:
@@ -66,13 +61,14 @@ def mlp_faults(config: Config) -> Iterator[Row]:
         return Change(taps={"mlp.hidden": tap})
 
     for key, says, compute, rank in (
-        ("gate and up swapped", "swaps gate and up: silu(up) * gate", lambda f, g, u: f(u) * g, 1),
-        ("hidden is act(gate)", "leaves up out: silu(gate) alone", lambda f, g, u: f(g), 2),
-        ("hidden is act(up)", "leaves the gate out: silu(up) alone", lambda f, g, u: f(u), 2),
+        ("gate and up swapped", "swaps gate and up: {act}(up) * gate", lambda f, g, u: f(u) * g, 1),
+        ("hidden is act(gate)", "leaves up out: {act}(gate) alone", lambda f, g, u: f(g), 2),
+        ("hidden is act(up)", "leaves the gate out: {act}(up) alone", lambda f, g, u: f(u), 2),
         ("hidden is act(gate) + up", "adds up, not multiplies by it", lambda f, g, u: f(g) + u, 2),
         ("hidden is act(gate up)", "multiplies before the activation", lambda f, g, u: f(g * u), 2),
     ):
-        fix = "compute silu(gate) * up"
+        fix = f"compute {right}(gate) * up"
+        says = says.replace("{act}", right)
         yield Fault(key, f"{{it}} {says}", fix, ("mlp.hidden",), gated(compute), "gating", rank)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tinyxp.config import Config
-from tinyxp.doctor.points import Batch
-from tinyxp.model import NORMS, Context
+from tinyxp.doctor.traces import Batch
+from tinyxp.model import Context, normalize
 from tinyxp.typing import Array, Namespace
 
 Kernel = Callable[..., Any]
@@ -39,7 +39,7 @@ class Place:
 
     def norm(self, name: str, x: Array) -> Array:
         """The norm of that name applied to x."""
-        return NORMS[self.ctx.config.norm](self.weights, name, x, self.ctx)
+        return normalize(self.weights, name, x, self.ctx)
 
 
 PointTap = Callable[[np.ndarray, Place], Any]

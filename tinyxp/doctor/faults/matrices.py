@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 
 from tinyxp.config import Config
-from tinyxp.doctor.distance import rounded
+from tinyxp.doctor.distance import round_to
 from tinyxp.doctor.faults.change import Change, Read, edit_parameters, load_from
 from tinyxp.doctor.faults.fault import Fault, Row, Scope
-from tinyxp.params import block_shapes
+from tinyxp.shapes import block_shapes
 
 MATRICES = {
     "attn.q": "attn.q",
@@ -35,6 +35,14 @@ def matrix_faults(config: Config) -> Iterator[Row]:
     yield from _copied(shapes)
     yield from _without_biases(shapes)
     yield from _rounded()
+    if config.head_bias:
+        yield parameter_fault(
+            "head bias dropped",
+            "{it} leaves out the bias of the head",
+            "add head.bias to the logits",
+            ("logits",),
+            edit_parameters(["head.bias"], np.zeros_like),
+        )
     for name, point in MATRICES.items():
         for factor, word in ((2.0, "doubled"), (0.5, "halved"), (-1.0, "negated")):
             yield parameter_fault(
@@ -166,7 +174,7 @@ def _rounded() -> Iterator[Fault]:
 def _round(dtype: str, name: str, x: np.ndarray, read: Read, *, blocks_only: bool) -> np.ndarray:
     if blocks_only and not (x.ndim == 2 and name.startswith("blocks.")):
         return x
-    return rounded(np.asarray(x, np.float64), dtype)
+    return round_to(np.asarray(x, np.float64), dtype)
 
 
 def _to_int8(name: str, x: np.ndarray, read: Read) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxp.doctor.distance import rounded
+from tinyxp.doctor.distance import round_to
 from tinyxp.doctor.faults.change import Kernel, KernelEdit
 from tinyxp.model import Context
 
@@ -24,14 +24,14 @@ class Narrow(np.ndarray):
         plain = [_operand(x, self.digits) for x in inputs]
         if ufunc is np.power and np.ndim(inputs[1]) == 0 and inputs[1] == -0.5:
             # Most code divides by the root: the root is rounded, its reciprocal is not.
-            return _as_narrow(1.0 / rounded(np.sqrt(plain[0]), self.digits), self.digits)
+            return _as_narrow(1.0 / round_to(np.sqrt(plain[0]), self.digits), self.digits)
         result = getattr(ufunc, method)(*plain, **named)
         return narrow(result, self.digits) if np.asarray(result).dtype.kind == "f" else result
 
 
 def _operand(x: Any, digits: str) -> Any:
     plain = np.asarray(x)
-    return rounded(plain, digits) if plain.dtype.kind == "f" and not isinstance(x, Narrow) else plain
+    return round_to(plain, digits) if plain.dtype.kind == "f" and not isinstance(x, Narrow) else plain
 
 
 def _as_narrow(x: np.ndarray, digits: str) -> Narrow:
@@ -42,7 +42,7 @@ def _as_narrow(x: np.ndarray, digits: str) -> Narrow:
 
 def narrow(x: Any, digits: str) -> Narrow:
     """x as an array that computes in ``digits``."""
-    return _as_narrow(rounded(np.asarray(x, np.float64), digits), digits)
+    return _as_narrow(round_to(np.asarray(x, np.float64), digits), digits)
 
 
 def widen(x: Any) -> np.ndarray:

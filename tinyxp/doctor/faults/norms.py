@@ -11,7 +11,7 @@ import numpy as np
 
 from tinyxp import ops
 from tinyxp.config import NORMS, Config
-from tinyxp.doctor.faults.change import Change, Kernel, edit_parameters, replace_kernel
+from tinyxp.doctor.faults.change import Change, Kernel, KernelEdit, edit_parameters, replace_kernel
 from tinyxp.doctor.faults.fault import Fault, NumberFault, Row
 from tinyxp.doctor.faults.narrow import compute_in
 from tinyxp.model import Context
@@ -131,7 +131,7 @@ def kind_faults(config: Config) -> Iterator[Fault]:
         if kind == config.norm:
             continue
         name = NORM_NAMES[kind]
-        has_bias = config.norm == "layer"
+        has_bias = "bias" in NORMS[config.norm].parts
         yield Fault(
             f"{name}{' without bias' * has_bias} for {right}",
             f"{{it}} uses {name}{', without a bias,' * has_bias} in place of {right}",
@@ -214,21 +214,19 @@ def missing_norms() -> Iterator[Fault]:
 def edit_norms(edit: NormEdit) -> Change:
     """The change of a norm's weight and eps, which may depend on what is normalised."""
 
-    def of_rms(kernel: Kernel, ctx: Context) -> Kernel:
-        def rms_norm(x: Any, weight: Any, eps: Any, *, xp: Namespace) -> Any:
-            return kernel(x, *edit(_mean_square(x), x.shape[-1], weight.astype(np.float64), eps), xp=xp)
+    def edit_kernel(is_centred: bool) -> KernelEdit:
+        def wrap(kernel: Kernel, ctx: Context) -> Kernel:
+            def norm(x: Any, weight: Any, *rest: Any, xp: Namespace) -> Any:
+                *bias, eps = rest
+                square = _mean_square(x - np.mean(x, axis=-1, keepdims=True) if is_centred else x)
+                weight, eps = edit(square, x.shape[-1], weight.astype(np.float64), eps)
+                return kernel(x, weight, *bias, eps, xp=xp)
 
-        return rms_norm
+            return norm
 
-    def of_layer(kernel: Kernel, ctx: Context) -> Kernel:
-        def layer_norm(x: Any, weight: Any, bias: Any, eps: Any, *, xp: Namespace) -> Any:
-            square = _mean_square(x - np.mean(x, axis=-1, keepdims=True))
-            weight, eps = edit(square, x.shape[-1], weight.astype(np.float64), eps)
-            return kernel(x, weight, bias, eps, xp=xp)
+        return wrap
 
-        return layer_norm
-
-    return Change(kernels={"rms_norm": of_rms, "layer_norm": of_layer})
+    return Change(kernels={"rms_norm": edit_kernel(False), "layer_norm": edit_kernel(True)})
 
 
 def _mean_square(x: Any) -> Any:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from tinyxp.config import Config, RopeScaling
-from tinyxp.doctor.distance import rounded
+from tinyxp.doctor.distance import round_to
 from tinyxp.doctor.faults.change import Change, PointTap, edit_attention, edit_parameters, edit_rotary
 from tinyxp.doctor.faults.fault import Fault, NumberFault, Row
 from tinyxp.doctor.faults.narrow import narrow
-from tinyxp.doctor.points import Batch
+from tinyxp.doctor.traces import Batch
 from tinyxp.model import split_heads
 
 ROTATED = ("attn.q_rotated", "attn.k_rotated")
@@ -62,7 +62,8 @@ def position_faults(config: Config) -> Iterator[Row]:
 def count_columns(positions: np.ndarray, batch: Batch) -> np.ndarray:
     """The positions plus what columns are ahead of real tokens."""
     right = np.maximum(np.cumsum(batch.real, axis=1) - 1, 0)
-    return positions + np.arange(batch.ids.shape[1]) - right
+    columns: np.ndarray = positions + np.arange(batch.ids.shape[1]) - right
+    return columns
 
 
 def shift_positions(offset: int) -> Change:
@@ -328,4 +329,4 @@ def rotate_first(width: int, rotary: Any, x: Any, cos: Any, sin: Any, xp: Any) -
 
 
 def rotate_rounded(dtype: str, rotary: Any, x: Any, cos: Any, sin: Any, xp: Any) -> Any:
-    return rotary(x, rounded(cos, dtype), rounded(sin, dtype))
+    return rotary(x, round_to(cos, dtype), round_to(sin, dtype))

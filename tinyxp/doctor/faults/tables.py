@@ -11,7 +11,7 @@ from tinyxp.config import Config
 from tinyxp.doctor.faults.change import Change, edit_parameters, load_from
 from tinyxp.doctor.faults.fault import Fault, Row, Scope
 from tinyxp.doctor.faults.matrices import MATRICES, parameter_fault
-from tinyxp.doctor.points import Batch
+from tinyxp.doctor.traces import Batch
 
 
 def table_faults(config: Config) -> Iterator[Row]:
@@ -94,7 +94,7 @@ def extra_token_faults(config: Config) -> Iterator[Row]:
         for answered, which in ((slice(1, None), "first"), (slice(None, -1), "last")):
             yield Fault(
                 f"extra token {token} in front, {which} answer left out",
-                f"{{it}} puts token {token} in front of the ids (a BOS?) and drops the {which} column of logits",
+                f"{{it}} puts token {token} in front of the ids (a BOS?) and drops the {which} logits",
                 "put a BOS in front once, or not at all, on both sides",
                 ("logits",),
                 Change(inputs=partial(put_in_front, token=token), answered=answered),

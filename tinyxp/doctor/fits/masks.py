@@ -12,7 +12,7 @@ from tinyxp.doctor.variant import Variant
 
 def fit_mask(evidence: Evidence, v: Variant, point: str) -> Fit | None:
     """Attention that is right but for the keys that each query sees."""
-    scores = evidence.trace.get(point.removesuffix("weights") + "scores")
+    scores = evidence.points.get(point.removesuffix("weights") + "scores")
     if kind(point) != "attn.weights" or scores is None:
         return None
     values, t = values_at(evidence, v, point), evidence.batch.ids.shape[1]

@@ -40,7 +40,8 @@ def _fit_row(evidence: Evidence, v: Variant, point: str, row: NumberFault) -> Fi
 
     def residual(log: float) -> np.ndarray:
         x = evidence.value(v.with_faults(row.at(float(np.exp(log)))), point)
-        return (values.theirs - x)[counts]
+        difference: np.ndarray = (values.theirs - x)[counts]
+        return difference
 
     fitted = minimise(residual, float(np.log(row.low)), float(np.log(row.high)))
     if fitted is None:
@@ -145,7 +146,7 @@ def fit_branch(evidence: Evidence, v: Variant, point: str) -> Fit | None:
     if kind(point) not in BRANCHES:
         return None
     words, added = BRANCHES[kind(point)]
-    out = evidence.trace.get(f"blocks.{block_of(point)}.{added}")
+    out = evidence.points.get(f"blocks.{block_of(point)}.{added}")
     values = values_at(evidence, v, point)
     if out is None or not values.have_one_shape or not values.are_finite:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyxp.doctor.distance import apart
+from tinyxp.doctor.distance import absolute_difference
 from tinyxp.doctor.evidence import Evidence
 from tinyxp.doctor.faults import Fault
 from tinyxp.doctor.faults.change import Change, Read, edit_parameters, name_in_block
@@ -13,7 +13,7 @@ from tinyxp.doctor.faults.norms import NORM_POINTS
 from tinyxp.doctor.fits.values import Fit, Values, read_fault, values_at
 from tinyxp.doctor.points import block_of, kind
 from tinyxp.doctor.variant import Variant
-from tinyxp.params import parameter_shapes
+from tinyxp.shapes import parameter_shapes
 
 MOST_ROWS = 4096
 """Up to so many rows of a matrix are looked for in another order."""
@@ -100,7 +100,7 @@ def find_other_weights(evidence: Evidence, v: Variant, point: str) -> Fault | No
         return read_fault(f"{words} left out", f"{{it}} leaves {words} out: its result is 0", "add it", point)
     matrix = "head" if point == "logits" else name
     key, entry = f"other weights: {matrix}", f"{name}.weight"
-    rows = [] if point == "embed" else _wrong_units(values)
+    rows = _wrong_units(values)[: 0 if point == "embed" else None]
     if len(rows):
         some = ", ".join(map(str, rows[:8])) + ("..." if len(rows) > 8 else "")
         where = f"{'rows' if len(rows) > 1 else 'row'} {some}"
@@ -118,7 +118,7 @@ def find_other_weights(evidence: Evidence, v: Variant, point: str) -> Fault | No
 def _wrong_units(values: Values) -> np.ndarray:
     """The last indices at which a point differs, if they are few."""
     theirs, right, counts = values
-    by_unit = np.max(apart(theirs, right, counts), axis=tuple(range(theirs.ndim - 1)))
+    by_unit = np.max(absolute_difference(theirs, right, counts), axis=tuple(range(theirs.ndim - 1)))
     usual = 20.0 * float(np.median(by_unit))
     rows = np.flatnonzero(by_unit > max(usual, 1e-3 * float(np.max(by_unit))))
     return rows if len(rows) <= len(by_unit) // 2 else rows[:0]

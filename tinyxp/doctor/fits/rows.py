@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from tinyxp.doctor.distance import Distance
-from tinyxp.doctor.evidence import Error, Evidence
+from tinyxp.doctor.evidence import Evidence
 from tinyxp.doctor.fits.values import Fit, read_fault, values_at
+from tinyxp.doctor.rounding import Error
 from tinyxp.doctor.variant import Variant
 
-EXACT = Error(0.0, Distance(0.0, 0.0, (), 0.0, 0.0))
+_NONE = Distance(0.0, 0.0, (), 0.0, 0.0)
+EXACT = Error(_NONE, _NONE, 0.0)
 """The error of a look-up that fits."""
 ZEROS = -1
 """In place of the number of a row: no row, but zeros."""

@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinyxp.doctor.evidence import Error, Evidence
+from tinyxp.doctor.evidence import Evidence
 from tinyxp.doctor.faults import Fault
-from tinyxp.doctor.points import counted, kind
+from tinyxp.doctor.points import kind
+from tinyxp.doctor.rounding import Error
+from tinyxp.doctor.traces import compared_mask
 from tinyxp.doctor.variant import Variant
 
 Fit = tuple[Fault, Error]
@@ -33,8 +35,8 @@ class Values(NamedTuple):
 
 def values_at(evidence: Evidence, v: Variant, point: str) -> Values:
     """The values of the side and of a variant at a point."""
-    theirs = evidence.trace[point].astype(np.float64)
-    return Values(theirs, evidence.value(v, point), counted(point, theirs.shape, evidence.batch))
+    theirs = evidence.points[point].astype(np.float64)
+    return Values(theirs, evidence.value(v, point), compared_mask(point, theirs.shape, evidence.batch))
 
 
 def read_fault(key: str, says: str, fix: str, point: str) -> Fault:

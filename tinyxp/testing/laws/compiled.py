@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tinyxp.config import MLPS
 from tinyxp.dtypes import bare_name
 from tinyxp.params import Params
 from tinyxp.testing.law import Draw, law
@@ -89,9 +90,9 @@ def joint_projections_are_the_single_ones(subject: Any, draw: Draw) -> None:
     arrays = random_arrays(config, draw("seed", seeds()))
     model, other = subject.build(config, arrays), subject.build(config, arrays)
     ids, mask = padded(subject, draw, model)
-    together = m.fusion.laid_together(dict(other.params), config, backend)
-    joint = m.fusion.joined(Params(together, config))
-    joints = {"+".join(names) for names in m.fusion.JOINT if config.mlp == "swiglu" or names[0] != "mlp.gate"}
+    together = m.joint.lay_together(dict(other.params), config, backend)
+    joint = Params(together, config).join()
+    joints = {"+".join(names) for names in m.joint.JOINT if MLPS[config.mlp].gated or names[0] != "mlp.gate"}
     lacking = sorted(name for name in joints if f"{name}.weight" not in joint.block(0))
     subject.equal(lacking, [], "what was not joined")
     expected, here = model.forward(ids, mask=mask), {"mask": subject.array(mask)}
@@ -231,7 +232,7 @@ def rotary_tables_are_wide(subject: Any, draw: Draw) -> None:
     backend, model = subject.backend, subject.model(draw, position="rope")
     positions = subject.array(np.arange(4)[None, :])
     for dtype in backend.dtypes():
-        tables = subject.modules.model.rotation(
+        tables = subject.modules.rope.rotation(
             model.config, positions, backend.dtype(dtype), xp=backend.xp, device=model.params.device
         )
         for x in tables:

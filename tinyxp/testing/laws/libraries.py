@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tinyxp.engine import engine_of
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws import activations, attention, linear, loss_op, norms, rotation, slots, softmax
 from tinyxp.testing.laws.operands import tight, widest
@@ -101,7 +102,7 @@ def judge_twin(subject: Decoder, draw: Draw, twins: Mapping[str, Callable[..., A
     is_reference=True,
 )
 def operations_agree_with_the_library(subject: Decoder, draw: Draw) -> None:
-    judge_twin(subject, draw, subject.backend.references, widest(subject))
+    judge_twin(subject, draw, engine_of(subject.backend).references, widest(subject))
 
 
 @law(
@@ -112,4 +113,4 @@ def operations_agree_with_the_library(subject: Decoder, draw: Draw) -> None:
     needs="ops kernels",
 )
 def kernels_are_the_operations(subject: Decoder, draw: Draw) -> None:
-    judge_twin(subject, draw, subject.backend.kernels, subject.dtype)
+    judge_twin(subject, draw, engine_of(subject.backend).kernels, subject.dtype)

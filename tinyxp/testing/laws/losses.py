@@ -252,7 +252,7 @@ def initial_stream_keeps_its_size(subject: Any, draw: Draw) -> None:
     examples=10,
 )
 def initial_values_are_the_same_everywhere(subject: Any, draw: Draw) -> None:
-    from tinyxp.params import init
+    from tinyxp.initialization import init
 
     config = draw("config", subject.configs())
     seed = draw("seed", seeds())

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tinyxp.config import GPT2, Config
 from tinyxp.errors import UnsupportedModelError
 from tinyxp.formats.huggingface import layout
-from tinyxp.params import Params, parameter_shapes
+from tinyxp.params import Params
+from tinyxp.shapes import parameter_shapes
 from tinyxp.testing import referee
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.padding import padded

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.config import Config
+from tinyxp.config import MLPS, Config
 from tinyxp.testing.law import Draw, law
 from tinyxp.testing.laws.padding import padded
 
@@ -160,7 +160,7 @@ def mlps_bend(subject: Any, draw: Draw) -> None:
         x = points[f"{at}_norm"]
         up = times(x, model, f"{at}.up")
         subject.close(points[f"{at}.up"], up, f"{at}.up")
-        if model.config.mlp == "swiglu":
+        if MLPS[model.config.mlp].gated:
             gate = times(x, model, f"{at}.gate")
             subject.close(points[f"{at}.gate"], gate, f"{at}.gate")
             hidden = gate / (1.0 + np.exp(-gate)) * up
@@ -245,7 +245,7 @@ def traces_are_complete(subject: Any, draw: Draw) -> None:
         block |= {"attn.q_rotated": (b, h, t, hd), "attn.k_rotated": (b, g, t, hd)}
     block |= {"attn.scores": (b, h, t, t), "attn.weights": (b, h, t, t), "attn.heads": (b, t, h * hd)}
     block |= {"attn.out": stream, "attn_residual": stream, "mlp_norm": stream}
-    block |= {"mlp.gate": (b, t, f)} if config.mlp == "swiglu" else {}
+    block |= {"mlp.gate": (b, t, f)} if MLPS[config.mlp].gated else {}
     block |= {"mlp.up": (b, t, f), "mlp.hidden": (b, t, f), "mlp.out": stream, "residual": stream}
     wanted: dict[str, tuple[int, ...]] = {"embed": stream}
     for i in range(config.n_layers):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import tinyxp
 from tests.reference import drawn, libraries
 from tinyxp import Config, Params, ops
-from tinyxp.doctor import Batch, Comparison, Recorded, Side, as_side, compare, write_trace
+from tinyxp.doctor import Batch, Comparison, Recorded, Side, Trace, as_side, compare, write_trace
 from tinyxp.doctor.points import points_of
 
 from .models import (
@@ -72,7 +73,7 @@ def words(found: Comparison) -> dict[str, str]:
     return {row.point: row.verdict for row in found.rows}
 
 
-def told(found: Comparison) -> str:
+def report(found: Comparison) -> str:
     """What a failure prints."""
     worst = max(found.rows, key=lambda row: row.excess)
     return f"{found.first and found.first.point}; {worst.point} {worst.excess:.3g}"
@@ -85,7 +86,7 @@ def told(found: Comparison) -> str:
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_every_library_dtype_and_kernel_agrees(family: str, run: str, folders: dict[str, Path]) -> None:
     found = compare(str(folders[family]), f"{folders[family]}@{run}", IDS)
-    assert found.agrees, told(found)
+    assert found.agrees, report(found)
     assert found.matters is None
     if "kernels" not in run:
         assert [row.point for row in found.rows] == points_of(CONFIGS[family])
@@ -105,7 +106,7 @@ def test_transformers_agrees_at_every_point(
     ours, theirs = str(folders[family]), f"hf:{folders[family]}@:{dtype}"
     for sides in ((ours, theirs), (theirs, ours)):
         found = compare(*sides, IDS, mask=mask)
-        assert found.agrees, told(found)
+        assert found.agrees, report(found)
         assert [row.point for row in found.rows] == points_of(CONFIGS[family])
         assert max(row.excess for row in found.rows) < 0.5
 
@@ -119,8 +120,8 @@ def test_a_mistral_folder_agrees_at_every_point(tmp_path: Path) -> None:
     )
     config.write_text(text)
     found = compare(str(tmp_path), f"hf:{tmp_path}", IDS)
-    assert type(found.b.found).__name__ == "MistralForCausalLM"  # type: ignore[attr-defined]
-    assert found.agrees, told(found)
+    assert type(found.b.opened).__name__ == "MistralForCausalLM"  # type: ignore[attr-defined]
+    assert found.agrees, report(found)
     assert len(found.rows) == len(points_of(LLAMA_SMALL))
 
 
@@ -145,7 +146,7 @@ def test_smollm2_raises_no_false_alarm(run: str, smollm2_gguf: Path) -> None:
         f"{smollm2_gguf}@{run}",
         [[504, 3575, 282, 4649, 314, 260, 2240, 282]],
     )
-    assert found.agrees, told(found)
+    assert found.agrees, report(found)
     assert len(found.rows) == (513 if "kernels" not in run else 453)
     assert found.token is None or found.token.is_tie
 
@@ -209,9 +210,9 @@ def test_a_bfloat16_kernel_that_is_off_by_a_rounding_is_noise(kernel: str, weigh
     ids = ids_for(weights)
     plain = traced(coarse, ids)["logits"]
     found = compare(weights, port(coarse, kernels=BFLOAT16_KERNELS[kernel]), ids)
-    assert not np.array_equal(found.arrays("logits")[1], plain)  # type: ignore[misc]
-    assert found.b.dtype == "bfloat16"
-    assert found.agrees, told(found)
+    assert not np.array_equal(found.trace_b.points["logits"], plain)  # type: ignore[misc]
+    assert found.trace_b.dtype == "bfloat16"
+    assert found.agrees, report(found)
 
 
 def relative(x: np.ndarray) -> np.ndarray:
@@ -246,7 +247,7 @@ def test_the_same_slip_in_bfloat16_is_noise(weights: Params) -> None:
     found = compare(
         weights, port(coarse, at("mlp.hidden", lambda x: (x.float() * 1.0001).bfloat16())), ids_for(weights)
     )
-    assert found.agrees, told(found)
+    assert found.agrees, report(found)
 
 
 # The truth
@@ -265,7 +266,7 @@ def test_the_truth_is_the_float64_run(folders: dict[str, Path]) -> None:
             difference = np.where(np.tri(12, dtype=bool), difference, 0.0)
         assert row.error_a.worst == np.max(np.abs(difference)) == row.distance.worst  # type: ignore[union-attr]
     assert found.agrees
-    assert found.truth == f"the float64 run of the weights of {folders['llama']}"
+    assert found.reference == f"the float64 run of the weights of {folders['llama']}"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -294,23 +295,23 @@ def test_two_sides_that_are_wrong_alike_agree_and_are_told_of_it() -> None:
     class Wrong(Side):
         weights = as_side(llama()).weights
 
-        def trace(self, batch: Batch, put: Any = None) -> Any:
-            return wrong(batch.ids)
+        def trace(self, batch: Batch, patch: Any = None) -> Any:
+            return Trace(wrong(batch.ids), "float32")
 
     found = compare(Wrong("A", "float32"), wrong, IDS)
     assert found.agrees
     assert [row.verdict for row in found.rows] == ["exact"] * len(found.rows)
     (note,) = found.notes
-    assert note.startswith("both are off the truth alike at")
+    assert note.startswith("both sides have the same error at")
     assert "first at blocks.0.mlp.hidden" in note
-    assert compare(wrong, wrong, IDS).notes == []  # where there is no truth, none is claimed
+    assert compare(wrong, wrong, IDS).notes == ()  # where there is no truth, none is claimed
 
 
 def test_without_weights_there_is_no_truth_but_stated_tolerances() -> None:
     right = port(llama())
     found = compare(right, port(llama().to(dtype="float64")), IDS)
     assert found.agrees
-    assert found.truth == ""
+    assert found.reference == ""
     assert "stated tolerances" in found.noise
     for row in found.rows:
         assert row.noise is row.error_a is row.error_b is None
@@ -350,13 +351,11 @@ def test_float32_numbers_in_float64_arrays_are_pointed_out(folders: dict[str, Pa
         return traced(llama(), ids)["logits"].tolist()
 
     found = compare(llama(), wide, IDS)
-    assert found.b.dtype == "float64"
+    assert found.trace_b.dtype == "float64"
     assert not found.agrees
     (note,) = found.notes
     assert note.startswith("nearly all values of B are float32 numbers; if it is meant to compute in float32")
-    named = as_side(wide)
-    named.dtype = "float32"
-    assert compare(llama(), named, IDS).agrees
+    assert compare(llama(), replace(as_side(wide), dtype="float32"), IDS).agrees
 
 
 # Where it is wrong
@@ -400,7 +399,7 @@ def test_another_shape_is_told_with_both_shapes() -> None:
     assert (found.first.point, found.first.verdict) == ("blocks.0.mlp.up", "shape")
     assert found.first.shapes == ((2, 12, LLAMA_SMALL.d_ff), (2, 12, LLAMA_SMALL.d_ff - 1))
     assert found.first.excess == math.inf
-    assert [row.point for row in found.rows if row.parts] == ["blocks.0.mlp.up"]
+    assert [row.point for row in found.rows if row.differs] == ["blocks.0.mlp.up"]
     longer = compare(llama(), edited(llama(), "logits", lambda x: np.concatenate([x, x[:, :1]], 1)), IDS)
     assert longer.first is not None
     assert longer.first.shapes == ((2, 12, 61), (2, 13, 61))
@@ -452,7 +451,7 @@ def test_what_stands_on_padding_does_not_matter() -> None:
         return {name: spoil(name, x, real=False) for name, x in traced(llama(), ids, mask).items()}
 
     found = compare(llama(), padded, IDS, mask=mask)
-    assert found.agrees, told(found)
+    assert found.agrees, report(found)
     assert found.predictions == int(mask.sum())
 
     def wrong(ids: np.ndarray, mask: Any) -> Any:
@@ -513,9 +512,9 @@ def test_a_partial_trace_is_judged_at_what_it_holds(kept: str) -> None:
     assert (found.first.point, found.first.verdict) == (first, "fault")
     missing = len(points_of(LLAMA_SMALL)) - len(found.rows)
     if kept == "residual":
-        assert found.notes == [
-            f"{missing} trace points of A are not in B: embed, blocks.0.attn_norm, blocks.0.attn.q..."
-        ]
+        assert found.notes == (
+            f"{missing} trace points of A are missing in B: embed, blocks.0.attn_norm, blocks.0.attn.q...",
+        )
     assert found.predictions == (24 if kept == "logits" else 0)
 
 
@@ -529,11 +528,13 @@ def test_points_of_another_model() -> None:
     longer = Config(**{**{f: getattr(LLAMA_SMALL, f) for f in ("vocab_size",)}, "n_layers": 3})
     found = compare(llama(), port(drawn(longer)), IDS)
     assert not found.agrees
-    assert any("trace points of B are not in A: blocks.2.attn_norm" in note for note in found.notes)
+    assert any("trace points of B are missing in A: blocks.2.attn_norm" in note for note in found.notes)
     with pytest.raises(ValueError, match=r"have no trace point in common"):
         compare(llama(), lambda ids: {"blocks.7.residual": np.zeros((2, 12, 32))}, IDS)
     rotated = gpt2_with(traced(llama(), IDS))
-    with pytest.raises(ValueError, match=r"trace point blocks\.0\.attn\.q_rotated is none of this"):
+    with pytest.raises(
+        ValueError, match=r"trace point blocks\.0\.attn\.q_rotated is not a point of this model: embed"
+    ):
         compare(port(llama()), rotated, IDS)
 
 
@@ -543,8 +544,8 @@ def gpt2_with(points: dict[str, np.ndarray]) -> Side:
     class Odd(Side):
         weights = as_side(gpt2()).weights
 
-        def trace(self, batch: Batch, put: Any = None) -> Any:
-            return points
+        def trace(self, batch: Batch, patch: Any = None) -> Any:
+            return Trace(points, "float32")
 
     return Odd("odd", "float32")
 

@@ -23,9 +23,9 @@ from tests.reference import (
     libraries,
 )
 from tinyxp import Config, Params, extend, forward, new_cache, ops
-from tinyxp.decoding import new_decoder
-from tinyxp.fusion import JOINT, joined, laid_together
-from tinyxp.params import parameter_shapes
+from tinyxp.engine import new_decoder
+from tinyxp.joint import JOINT, lay_together, project
+from tinyxp.shapes import parameter_shapes
 
 QKV, GATE_UP = ("+".join(names) for names in JOINT)
 BIASED = replace(LLAMA_CONFIG, attn_bias=True, mlp_bias=True, attn_out_bias=True)
@@ -39,7 +39,7 @@ def separate(config: Config, library: str, dtype: str = "float32") -> Params:
 
 def together(config: Config, library: str, dtype: str = "float32") -> Params:
     params = separate(config, library, dtype)
-    return Params(laid_together(dict(params), config, params.backend), config)
+    return Params(lay_together(dict(params), config, params.backend), config)
 
 
 def joints(params: Params) -> set[str]:
@@ -74,8 +74,8 @@ def test_what_was_laid_together_is_joined(library: str, config: Config, expected
     apart, params = separate(config, library), together(config, library)
     assert set(params) == set(apart)
     assert all(np.array_equal(host(params[name]), host(apart[name])) for name in params)
-    assert joints(apart) == joints(joined(apart)) == joints(params) == set()
-    found = joined(params)
+    assert joints(apart) == joints(apart.join()) == joints(params) == set()
+    found = params.join()
     assert joints(found) == expected
     assert set(found) == set(parameter_shapes(config))  # as a mapping it is what it was
     for i in range(config.n_layers):
@@ -92,7 +92,7 @@ def address(x: Any) -> int:
 
 @VIEWS
 def test_both_forms_are_the_same_memory(library: str) -> None:
-    params = joined(together(BIASED, library))
+    params = together(BIASED, library).join()
     for kind in ("weight", "bias"):
         whole = params.block(1)[f"{QKV}.{kind}"]
         names = [f"blocks.1.attn.{name}.{kind}" for name in "qkv"]
@@ -105,7 +105,7 @@ def test_both_forms_are_the_same_memory(library: str) -> None:
 @VIEWS
 def test_what_lies_together_is_not_copied_again(library: str) -> None:
     params = together(LLAMA_CONFIG, library)
-    again = laid_together(dict(params), LLAMA_CONFIG, params.backend)
+    again = lay_together(dict(params), LLAMA_CONFIG, params.backend)
     assert all(again[name] is params[name] for name in params)
 
 
@@ -114,11 +114,11 @@ def test_a_group_that_is_partly_together_is_laid_together_whole(library: str) ->
     params = together(LLAMA_CONFIG, library)
     arrays = dict(params)
     arrays["blocks.0.attn.v.weight"] = arrays["blocks.0.attn.v.weight"] + 1.0  # elsewhere now
-    assert f"{QKV}.weight" not in joined(Params(arrays, LLAMA_CONFIG)).block(0)
-    assert f"{QKV}.weight" in joined(Params(arrays, LLAMA_CONFIG)).block(1)
+    assert f"{QKV}.weight" not in Params(arrays, LLAMA_CONFIG).join().block(0)
+    assert f"{QKV}.weight" in Params(arrays, LLAMA_CONFIG).join().block(1)
     values = {name: host(x).copy() for name, x in arrays.items()}
-    found = Params(laid_together(arrays, LLAMA_CONFIG, params.backend), LLAMA_CONFIG)
-    assert joints(joined(found)) == {f"{QKV}.weight", f"{GATE_UP}.weight"}
+    found = Params(lay_together(arrays, LLAMA_CONFIG, params.backend), LLAMA_CONFIG)
+    assert joints(found.join()) == {f"{QKV}.weight", f"{GATE_UP}.weight"}
     assert all(np.array_equal(host(found[name]), values[name]) for name in values)
 
 
@@ -126,7 +126,7 @@ def test_a_group_that_is_partly_together_is_laid_together_whole(library: str) ->
 def test_weights_are_joined_only_with_their_biases(library: str) -> None:
     arrays = dict(together(BIASED, library))
     arrays["blocks.0.mlp.up.bias"] = arrays["blocks.0.mlp.up.bias"] + 0.0
-    block = joined(Params(arrays, BIASED)).block(0)
+    block = Params(arrays, BIASED).join().block(0)
     assert {name for name in block if "+" in name} == {f"{QKV}.weight", f"{QKV}.bias"}
 
 
@@ -136,10 +136,10 @@ def test_what_is_of_several_dtypes_stays_so(library: str) -> None:
     backend = tinyxp.backend(library)
     arrays["blocks.0.mlp.up.weight"] = backend.astype(arrays["blocks.0.mlp.up.weight"], "float64")
     dtypes = {name: x.dtype for name, x in arrays.items()}
-    found = Params(laid_together(dict(arrays), LLAMA_CONFIG, backend), LLAMA_CONFIG)
+    found = Params(lay_together(dict(arrays), LLAMA_CONFIG, backend), LLAMA_CONFIG)
     assert {name: x.dtype for name, x in found.items()} == dtypes
-    assert f"{GATE_UP}.weight" not in joined(found).block(0)
-    assert f"{GATE_UP}.weight" in joined(found).block(1)
+    assert f"{GATE_UP}.weight" not in found.join().block(0)
+    assert f"{GATE_UP}.weight" in found.join().block(1)
 
 
 def test_what_lies_on_several_devices_stays_so() -> None:
@@ -147,7 +147,7 @@ def test_what_lies_on_several_devices_stays_so() -> None:
     arrays = dict(separate(LLAMA_CONFIG, "torch"))
     backend, name = tinyxp.backend("torch"), "blocks.0.attn.k.weight"
     arrays[name] = backend.astype(arrays[name], None, "meta")
-    found = Params(laid_together(dict(arrays), LLAMA_CONFIG, backend), LLAMA_CONFIG)
+    found = Params(lay_together(dict(arrays), LLAMA_CONFIG, backend), LLAMA_CONFIG)
     assert found[name] is arrays[name]
     assert str(found["blocks.0.attn.q.weight"].device) == "cpu"
 
@@ -162,32 +162,32 @@ def parts_of(library: str, x: np.ndarray) -> Any:
 @VIEWS
 def test_arrays_one_below_another_are_joined(library: str) -> None:
     backend, whole = tinyxp.backend(library), parts_of(library, np.arange(24.0).reshape(6, 4))
-    found = backend.joined([whole[:1], whole[1:4], whole[4:]])
+    found = backend.join_views([whole[:1], whole[1:4], whole[4:]])
     assert np.array_equal(host(found), host(whole))
     assert address(found) == address(whole)
-    assert np.array_equal(host(backend.joined([whole[1:2], whole[2:4]])), host(whole)[1:4])
-    assert np.array_equal(host(backend.joined([whole[0, :3], whole[0, 3:]])), host(whole)[0])  # biases
+    assert np.array_equal(host(backend.join_views([whole[1:2], whole[2:4]])), host(whole)[1:4])
+    assert np.array_equal(host(backend.join_views([whole[0, :3], whole[0, 3:]])), host(whole)[0])  # biases
 
 
 @VIEWS
 def test_arrays_that_lie_otherwise_are_not_joined(library: str) -> None:
     backend, whole = tinyxp.backend(library), parts_of(library, np.arange(24.0).reshape(6, 4))
-    assert backend.joined([whole[2:4], whole[:2]]) is None  # the other way round
-    assert backend.joined([whole[:2], whole[3:]]) is None  # a gap
-    assert backend.joined([whole[:2], whole[1:3]]) is None  # an overlap
-    assert backend.joined([whole[:2], parts_of(library, host(whole)[2:].copy())]) is None
-    assert backend.joined([whole[:, :2], whole[:, 2:]]) is None  # beside one another
-    assert backend.joined([whole[::2], whole[1::2]]) is None
-    assert backend.joined([whole[:2], whole[2:].reshape(8, 2)]) is None  # other rows
+    assert backend.join_views([whole[2:4], whole[:2]]) is None  # the other way round
+    assert backend.join_views([whole[:2], whole[3:]]) is None  # a gap
+    assert backend.join_views([whole[:2], whole[1:3]]) is None  # an overlap
+    assert backend.join_views([whole[:2], parts_of(library, host(whole)[2:].copy())]) is None
+    assert backend.join_views([whole[:, :2], whole[:, 2:]]) is None  # beside one another
+    assert backend.join_views([whole[::2], whole[1::2]]) is None
+    assert backend.join_views([whole[:2], whole[2:].reshape(8, 2)]) is None  # other rows
     square = parts_of(library, np.arange(32.0).reshape(8, 4))
-    assert backend.joined([square[:4].T, square[4:].T]) is None
+    assert backend.join_views([square[:4].T, square[4:].T]) is None
 
 
 @VIEWS
 def test_arrays_of_two_dtypes_are_not_joined(library: str) -> None:
     backend, whole = tinyxp.backend(library), parts_of(library, np.arange(8.0))
     other = whole[4:].view(tinyxp.backend(library).dtype("float32"))
-    assert backend.joined([whole[:4], other]) is None
+    assert backend.join_views([whole[:4], other]) is None
 
 
 def test_numpy_arrays_that_lie_together_by_chance_are_not_joined() -> None:
@@ -197,10 +197,10 @@ def test_numpy_arrays_that_lie_together_by_chance_are_not_joined() -> None:
         np.frombuffer(memoryview(memory)[i : i + 48], dtype=float).reshape(2, 3) for i in (0, 48)
     )
     assert address(first) + first.nbytes == address(second)
-    assert backend.joined([first, second]) is None
+    assert backend.join_views([first, second]) is None
     one = np.frombuffer(memory, dtype=float).reshape(4, 3)
-    assert backend.joined([one[:2], one[2:]]) is not None
-    assert backend.joined([np.arange(3.0)]) is None  # owns its memory
+    assert backend.join_views([one[:2], one[2:]]) is not None
+    assert backend.join_views([np.arange(3.0)]) is None  # owns its memory
 
 
 def test_torch_tensors_of_two_storages_are_not_joined() -> None:
@@ -208,13 +208,13 @@ def test_torch_tensors_of_two_storages_are_not_joined() -> None:
     backend, memory = tinyxp.backend("torch"), np.arange(12.0).reshape(4, 3)
     first, second = torch.from_numpy(memory[:2]), torch.from_numpy(memory[2:])
     assert address(first) + first.nbytes == address(second)
-    assert backend.joined([first, second]) is None
+    assert backend.join_views([first, second]) is None
 
 
 def test_numpy_memory_that_may_not_be_written_stays_so() -> None:
     whole = np.arange(24.0).reshape(6, 4)
     whole.setflags(write=False)
-    found = tinyxp.backend("numpy").joined([whole[:3], whole[3:]])
+    found = tinyxp.backend("numpy").join_views([whole[:3], whole[3:]])
     assert not found.flags.writeable
     assert np.array_equal(found, whole)
 
@@ -226,7 +226,7 @@ def test_single_rows_whose_strides_mean_nothing(library: str) -> None:
     many = backend.from_numpy(np.arange(16.0).reshape(4, 4))
     two = many[:2]
     assert np.array_equal(
-        backend.to_numpy(backend.joined([two[::2], two[1::2]])), np.arange(8.0).reshape(2, 4)
+        backend.to_numpy(backend.join_views([two[::2], two[1::2]])), np.arange(8.0).reshape(2, 4)
     )
 
 
@@ -234,11 +234,11 @@ def test_single_rows_whose_strides_mean_nothing(library: str) -> None:
 def test_libraries_without_views_leave_params_as_they_are(library: str) -> None:
     params = separate(LLAMA_CONFIG, library)
     arrays = dict(params)
-    assert laid_together(arrays, LLAMA_CONFIG, params.backend) is arrays
+    assert lay_together(arrays, LLAMA_CONFIG, params.backend) is arrays
     assert all(arrays[name] is params[name] for name in params)
-    assert joined(params) is params
+    assert params.join() is params
     parts = [params[f"blocks.0.attn.{name}.weight"] for name in "qkv"]
-    assert params.backend.joined(parts) is None
+    assert params.backend.join_views(parts) is None
 
 
 # What is computed with them
@@ -259,9 +259,12 @@ class Counted:
 @pytest.mark.parametrize("config", [LLAMA_CONFIG, BIASED, GPT2_CONFIG], ids=["llama", "biases", "gpt2"])
 def test_one_product_in_place_of_many(library: str, config: Config) -> None:
     expected = forward(filled(config), IDS)
-    for params, fused in ((together(config, library), False), (joined(together(config, library)), True)):
+    for params, fused in ((together(config, library), False), (together(config, library).join(), True)):
         linear = Counted()
-        assert distance(forward(params, IDS, kernels={"linear": linear}), expected) <= FLOAT32
+        assert (
+            distance(forward(params, IDS, kernels={"linear": linear, "project": project}), expected)
+            <= FLOAT32
+        )
         inner = [config.d_ff] * 2 if config.mlp == "swiglu" else [config.d_ff]
         kv = config.n_kv_heads * config.head_dim
         heads, inner = ([8 + 2 * kv], [sum(inner)]) if fused else ([8, kv, kv], inner)
@@ -272,7 +275,7 @@ def test_one_product_in_place_of_many(library: str, config: Config) -> None:
 @pytest.mark.parametrize("config", [*CONFIGS.values(), BIASED], ids=[*CONFIGS, "biases"])
 def test_prepared_parameters_are_the_same_parameters(library: str, config: Config) -> None:
     params = separate(config, library)
-    found = params.backend.prepared(params)
+    found = params.backend.engine.prepare(params)
     assert isinstance(found, Params)
     assert found.config == config
     assert list(found) == list(params)
@@ -284,14 +287,14 @@ def test_prepared_parameters_are_the_same_parameters(library: str, config: Confi
     assert distance(extend(found, IDS, cache)[0], forward(filled(config), IDS)) <= FLOAT32
     decoder = new_decoder(found, 1, 5)
     assert distance(decoder(np.asarray(IDS)), forward(filled(config), IDS)[:, -1]) <= FLOAT32
-    again = params.backend.prepared(found)
+    again = params.backend.engine.prepare(found)
     assert all(np.array_equal(host(again[name]), host(params[name])) for name in params)
 
 
 @VIEWS
 def test_prepared_parameters_are_joined_whatever_they_were(library: str) -> None:
     for params in (separate(LLAMA_CONFIG, library), together(LLAMA_CONFIG, library)):
-        assert joints(params.backend.prepared(params)) == {f"{QKV}.weight", f"{GATE_UP}.weight"}
+        assert joints(params.backend.engine.prepare(params)) == {f"{QKV}.weight", f"{GATE_UP}.weight"}
     assert joints(params) == set()  # the given ones are what they were
 
 
@@ -299,24 +302,24 @@ def test_prepared_parameters_are_joined_whatever_they_were(library: str) -> None
 def test_what_init_makes_and_what_load_reads_lies_together(library: str, tmp_path: Any) -> None:
     xp = tinyxp.backend(library).xp
     made = tinyxp.init(LLAMA_CONFIG, xp=xp)
-    assert joints(joined(made)) == {f"{QKV}.weight", f"{GATE_UP}.weight"}
+    assert joints(made.join()) == {f"{QKV}.weight", f"{GATE_UP}.weight"}
     tinyxp.save(drawn(LLAMA_CONFIG), tmp_path / "model.npz")
     read = tinyxp.load(tmp_path / "model.npz", xp=xp)
-    assert joints(joined(read)) == {f"{QKV}.weight", f"{GATE_UP}.weight"}
+    assert joints(read.join()) == {f"{QKV}.weight", f"{GATE_UP}.weight"}
 
 
 def test_held_as_keeps_everything_but_the_form() -> None:
     params = drawn(LLAMA_CONFIG)
     other = {name: 2.0 * x for name, x in params.items()}
     blocks: list[dict[str, Any]] = [{"attn.q.weight": other["blocks.0.attn.q.weight"]}, {}]
-    held = params.held_as(other, blocks)
+    held = params.replace(other, blocks)
     assert isinstance(held, Params)
     assert held.config is params.config
     assert held.backend is params.backend
     assert held["embed.weight"] is other["embed.weight"]
     assert held.block(0) == blocks[0]
     assert held.block(1) == {}
-    assert params.block(1).keys() == params.held_as(other).block(1).keys()
+    assert params.block(1).keys() == params.replace(other).block(1).keys()
     assert held != params
     with pytest.raises(AttributeError, match="read-only"):
         held.config = LLAMA_CONFIG
@@ -324,7 +327,7 @@ def test_held_as_keeps_everything_but_the_form() -> None:
 
 @VIEWS
 def test_joined_parameters_are_saved_and_differentiated_as_any_others(library: str, tmp_path: Any) -> None:
-    params = joined(together(LLAMA_CONFIG, library))
+    params = together(LLAMA_CONFIG, library).join()
     tinyxp.save(params, tmp_path / "model.npz")
     read = tinyxp.load(tmp_path / "model.npz")
     assert all(np.array_equal(read[name], host(params[name])) for name in params)

@@ -19,9 +19,10 @@ import tinyxp
 from tests.formats.test_corruption import EDITS, bounded_work, corrupt
 from tinyxp import CheckpointError, Config
 from tinyxp.config import GPT2
-from tinyxp.doctor import recorded
-from tinyxp.doctor.points import points_of
-from tinyxp.doctor.recorded import SUFFIXES, checked, form, is_trace, read_trace, write_trace
+from tinyxp.doctor import trace_files
+from tinyxp.doctor.points import form, points_of
+from tinyxp.doctor.trace_files import SUFFIXES, is_trace, read_trace, write_trace
+from tinyxp.doctor.traces import check_trace
 
 IDS = np.array([[3, 1, 4], [1, 5, 9]])
 MASK = np.array([[False, True, True], [True, True, False]])
@@ -179,16 +180,16 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "mask of other columns": ({"mask": MASK[:, :2]}, "mask has shape (2, 2); ids has (2, 3)"),
     "mask float": ({"mask": MASK.astype(np.float32)}, "mask has dtype float32"),
     "mask of twos": ({"mask": MASK * np.uint8(2)}, "mask holds 2"),
-    "other rows": ({"logits": np.ones((3, 3, 7))}, "logits has shape (3, 3, 7); (b, t, n) is wanted"),
-    "other columns": ({"logits": np.ones((2, 1, 7))}, "logits has shape (2, 1, 7); (b, t, n) is wanted"),
-    "one row of two": ({"logits": np.ones((3, 7))}, "logits has shape (3, 7); (b, t, n) is wanted"),
+    "other rows": ({"logits": np.ones((3, 3, 7))}, "logits has shape (3, 3, 7); it must be (b, t, n)"),
+    "other columns": ({"logits": np.ones((2, 1, 7))}, "logits has shape (2, 1, 7); it must be (b, t, n)"),
+    "one row of two": ({"logits": np.ones((3, 7))}, "logits has shape (3, 7); it must be (b, t, n)"),
     "other keys": (
         {"blocks.0.attn.scores": np.ones((2, 2, 3, 4))},
-        "blocks.0.attn.scores has shape (2, 2, 3, 4); (b, h, t, t) is wanted, and ids is (2, 3)",
+        "blocks.0.attn.scores has shape (2, 2, 3, 4); it must be (b, h, t, t), and ids is (2, 3)",
     ),
     "heads last": (
         {"blocks.0.attn.q_rotated": np.ones((2, 3, 2, 2))},
-        "blocks.0.attn.q_rotated has shape (2, 3, 2, 2); (b, h, t, hd) is wanted",
+        "blocks.0.attn.q_rotated has shape (2, 3, 2, 2); it must be (b, h, t, hd)",
     ),
     "no units": ({"logits": np.ones((2, 3, 0))}, "logits has shape (2, 3, 0)"),
     "unknown point": (
@@ -254,11 +255,11 @@ def npy(array: np.ndarray, **options: Any) -> bytes:
 
 
 FOREIGN: dict[str, tuple[bytes, str]] = {
-    "objects": (npy(np.array([[{}]]), allow_pickle=True), "'|O'; floats and integers"),
+    "objects": (npy(np.array([[{}]]), allow_pickle=True), "'|O', neither floating nor integer"),
     "records": (npy(np.zeros((2, 3), [("x", "f4")])), "not a plain array"),
-    "texts": (npy(np.array([["a"]])), "'<U1'; floats and integers"),
-    "complex": (npy(np.zeros((2, 3, 7), complex)), "'<c16'; floats and integers"),
-    "wide": (npy(np.zeros((2, 3, 7), "<f4")).replace(b"<f4", b"<f9"), "'<f9'; floats and integers"),
+    "texts": (npy(np.array([["a"]])), "'<U1', neither floating nor integer"),
+    "complex": (npy(np.zeros((2, 3, 7), complex)), "'<c16', neither floating nor integer"),
+    "wide": (npy(np.zeros((2, 3, 7), "<f4")).replace(b"<f4", b"<f9"), "'<f9', neither floating nor integer"),
     "huge": (
         npy(np.zeros((2, 3, 7), "<f4")).replace(b"(2, 3, 7), }      ", b"(2, 3, 7000000), }"),
         "(2, 3, 7000000) in 168 bytes",
@@ -283,7 +284,7 @@ def test_archives_that_are_odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "is not an .npz file" in refusal(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("ids.npy", npy(IDS))
-    assert "has the entry 'ids' in a compression that is not read" in refusal(path)
+    assert "has the entry 'ids' in an unsupported compression" in refusal(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("ids.npy", npy(IDS))
         archive.writestr("ids", npy(IDS))
@@ -296,7 +297,7 @@ def test_archives_that_are_odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     data[data.rindex(b"PK\x01\x02") + 8] |= 1  # says that it is encrypted
     path.write_bytes(data)
     assert "encrypted" in refusal(path)
-    monkeypatch.setattr(recorded, "FILE_LIMIT", 10_000)
+    monkeypatch.setattr(trace_files, "FILE_LIMIT", 10_000)
     np.savez_compressed(path, ids=IDS, logits=np.zeros((2, 3, 70_000)))
     assert "bytes" in refusal(path)
     np.savez_compressed(path, ids=IDS, logits=np.random.default_rng(0).normal(size=(2, 3, 7000)))
@@ -307,12 +308,12 @@ def test_safetensors_of_other_dtypes(tmp_path: Path) -> None:
     entries = {"ids": {"dtype": "C64", "shape": [1, 1], "data_offsets": [0, 8]}}
     header = json.dumps(entries).encode()
     (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
-    assert "entry ids has dtype C64; floats and integers are read" in refusal(tmp_path / "a.safetensors")
+    assert "entry ids has dtype C64, neither floating nor integer" in refusal(tmp_path / "a.safetensors")
 
 
 @pytest.mark.parametrize("name", ["port", "port.npy", "port.pt"])
 def test_other_suffixes_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="no format of traces; .npz and .safetensors are"):
+    with pytest.raises(ValueError, match="is not a trace format; use .npz or .safetensors"):
         write_trace(tmp_path / name, points(), ids=IDS)
     assert not list(tmp_path.iterdir())
 
@@ -325,8 +326,8 @@ def test_a_trace_holds_something(path: Path) -> None:
 def test_long_doubles_are_refused() -> None:
     if np.dtype(np.longdouble).itemsize == 8:
         pytest.skip("long double is float64 here")
-    with pytest.raises(ValueError, match="logits has dtype float128; float64, float32, float16"):
-        checked({"logits": np.ones((2, 3, 7), np.longdouble)}, IDS)
+    with pytest.raises(ValueError, match="logits has dtype float128; it must be float64, float32, float16"):
+        check_trace({"logits": np.ones((2, 3, 7), np.longdouble)}, IDS)
 
 
 def test_an_interrupted_write_leaves_what_was_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,4 +378,4 @@ def test_corrupt_files_are_read_or_refused(
 @given(data=st.binary(max_size=200))
 def test_bytes_of_any_kind_are_no_array(data: bytes) -> None:
     with pytest.raises(CheckpointError):
-        recorded._array("logits", b"\x93NUMPY\x01\x00" + data)
+        trace_files._array("logits", b"\x93NUMPY\x01\x00" + data)
