@@ -148,7 +148,9 @@ def test_healing_that_does_not_heal_proves_nothing() -> None:
 
 
 def test_without_weights_on_either_side_nothing_can_be_tried() -> None:
-    with pytest.raises(ValueError, match=r"neither A nor B has weights, but a diagnosis needs a model: name one side's"):
+    with pytest.raises(
+        ValueError, match=r"neither A nor B has weights, but a diagnosis needs a model: name one side's"
+    ):
         diagnose(port(llama()), port(transposed()), IDS)
 
 

@@ -16,7 +16,7 @@ import tinyxp
 from tests.reference import GPT2_CONFIG, IDS, LLAMA_CONFIG, drawn
 from tinyxp.cli.commands import cli
 from tinyxp.doctor import compare, diagnose, parse
-from tinyxp.doctor.faults import faults_of
+from tinyxp.doctor.faults import list_faults
 from tinyxp.files import replacing
 
 
@@ -163,5 +163,5 @@ def test_the_target_of_a_link_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", [GPT2_CONFIG, LLAMA_CONFIG], ids=["gpt2", "llama"])
 def test_every_known_fault_has_a_key_of_its_own(config: tinyxp.Config) -> None:
-    keys = [fault.key for fault in faults_of(config)]
+    keys = [fault.key for fault in list_faults(config)]
     assert sorted({key for key in keys if keys.count(key) > 1}) == []
