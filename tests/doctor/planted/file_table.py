@@ -1,5 +1,5 @@
-"""The faults of the files. Rows of name, plant, first, key (with its only block, if it is in one) and, if any,
-further fields of ``planted.Planted``."""
+"""The faults of the files. Rows of name, plant, first, key (with its only block, if it is in one) and, if
+any, further fields of ``planted.Planted``."""
 
 from __future__ import annotations
 

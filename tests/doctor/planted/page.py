@@ -27,8 +27,8 @@ a checkpoint, or in a port that shares no code with this project, written in PyT
 `tests/doctor/planted`).
 The right model is the trusted side, on NumPy, PyTorch and JAX in turn. Faulty files run on the same backend,
 ports in their own library. `tinyxp diff` must see the fault first where it was planted and judge it a fault,
-and `tinyxp diagnose` must name it first. The column of times is the error as a multiple of the rounding limit;
-`-` is another shape.
+and `tinyxp diagnose` must name it first. The column of times is the error as a multiple of the rounding
+limit; `-` is another shape.
 
 {right} of {all} rows are right on all three backends. Made by `make docs`.
 

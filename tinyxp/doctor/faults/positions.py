@@ -227,13 +227,12 @@ def rotation_faults(config: Config) -> Iterator[Fault]:
         rank=2,
     )
     for part in (0.5, 0.25):
-        width = int(hd * part) // 2 * 2
-        if width >= 2 and hd % width == 0:
+        if rotated_width(hd, part):
             yield row(
                 f"only {part:g} of each head rotated",
                 f"{{it}} rotates only the first {part:g} of each head",
                 "rotate the whole head",
-                change=edit_rotary(partial(rotate_first, width)),
+                change=edit_rotary(partial(rotate_first, part)),
                 choice="width",
                 rank=2,
             )
@@ -288,6 +287,12 @@ def rotation_faults(config: Config) -> Iterator[Fault]:
         )
 
 
+def rotated_width(hd: int, part: float) -> int:
+    """How many numbers of each head are rotated: even, and a divisor of the head size; 0 if there are none."""
+    width = int(hd * part) // 2 * 2
+    return width if width and hd % width == 0 else 0
+
+
 def to_halves(x: Any) -> Any:
     """Neighbouring pairs (x[2i], x[2i + 1]) -> (x[i], x[i + hd/2])."""
     return np.concatenate([x[..., 0::2], x[..., 1::2]], axis=-1)
@@ -321,8 +326,11 @@ def joined(rotary: Any, x: Any, cos: Any, sin: Any, xp: Any) -> Any:
     return to_pairs(join_halves(first, second))
 
 
-def rotate_first(width: int, rotary: Any, x: Any, cos: Any, sin: Any, xp: Any) -> Any:
-    """The first ``width`` numbers of each head rotated, as heads of that size are."""
+def rotate_first(part: float, rotary: Any, x: Any, cos: Any, sin: Any, xp: Any) -> Any:
+    """The first part of each head rotated, as heads of that size are."""
+    width = rotated_width(x.shape[-1], part)
+    if not width:
+        return x
     step = x.shape[-1] // width
     front = rotary(x[..., :width], cos[..., ::step], sin[..., ::step])
     return np.concatenate([front, x[..., width:]], axis=-1)
