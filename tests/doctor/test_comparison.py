@@ -15,12 +15,16 @@ import pytest
 import tinyxp
 from tests.reference import drawn, libraries
 from tinyxp import Config, Params, ops
-from tinyxp.doctor import Batch, Comparison, Recorded, Side, Trace, as_side, compare, write_trace
+from tinyxp.doctor import Batch, Comparison, Side, Trace, as_side, compare, write_trace
+from tinyxp.doctor.comparison import _find_first, _judge_by_tolerance, judge_errors
+from tinyxp.doctor.distance import RELATIVE, Distance
 from tinyxp.doctor.points import points_of
+from tinyxp.doctor.rounding import Error
+from tinyxp.doctor.verdicts import AtFault, Row, Verdict
+from tinyxp.dtypes import EPSILON
 
 from .models import (
     CONFIGS,
-    GPT2_SMALL,
     IDS,
     LLAMA_SMALL,
     at,
@@ -550,60 +554,109 @@ def gpt2_with(points: dict[str, np.ndarray]) -> Side:
     return Odd("odd", "float32")
 
 
-# What goes in
+# The limit itself
+
+EVEN = Distance(0.0, 0.0, (0, 0, 0), 1.0, 1.0)
 
 
-def test_drawn_ids_are_always_the_same_and_known_to_both() -> None:
-    found = compare(gpt2(), gpt2())
-    assert found.batch.ids.shape == (1, 32)
-    assert np.array_equal(found.batch.ids, compare(gpt2(), gpt2()).batch.ids)
-    short = Config(
-        **{f: getattr(GPT2_SMALL, f) for f in GPT2_SMALL.__dataclass_fields__} | {"max_seq_len": 9}
-    )
-    assert compare(drawn(short), drawn(short)).batch.ids.shape == (1, 9)
-    small = Config(vocab_size=7)
-    assert compare(llama(), drawn(small)).batch.ids.max() < 7
+FAR = EVEN._replace(rms=1.0, worst=1.0)
 
 
-def test_ids_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"ids holds 61; it must be 0 or more and below .* 61"):
-        compare(llama(), llama(), [[1, 61]])
-    with pytest.raises(ValueError, match=r"ids holds -1"):
-        compare(llama(), llama(), [[1, -1]])
-    with pytest.raises(ValueError, match=r"ids has shape \(3,\)"):
-        compare(llama(), llama(), [1, 2, 3])
-    with pytest.raises(ValueError, match=r"dtype"):
-        compare(llama(), llama(), [[1.0, 2.0]])
-    with pytest.raises(ValueError, match=r"mask has shape"):
-        compare(llama(), llama(), IDS, mask=np.ones((2, 3), bool))
-    with pytest.raises(ValueError, match=r"pass ids"):
-        compare(port(llama()), port(llama()))
-    with pytest.raises(ValueError, match=r"ids is not a rectangular array"):
-        compare(llama(), llama(), [[1, 2], [3]])
-    recorded = Recorded(Batch(IDS), traced(llama(), IDS))
-    with pytest.raises(ValueError, match=r"B was recorded for ids .* the other side gets"):
-        compare(llama(), recorded, IDS[::-1])
-    with pytest.raises(ValueError, match=r"recorded for another mask"):
-        compare(llama(), recorded, IDS, mask=np.arange(12) >= np.array([[0], [1]]))
+def judged(a: float, b: float, distance: Distance = FAR, **more: Any) -> Row:
+    """A row judged by two errors of that many times the limit."""
+    row = Row(point="logits", shape=(1, 1, 1), verdict=Verdict.NOISE, distance=distance)
+    errors = (Error(EVEN, EVEN, a), Error(EVEN._replace(rms=0.5), EVEN, b))
+    return judge_errors(row, errors, **{"dtypes": ("float32", "float32"), "judged": AtFault.B} | more)
 
 
-def test_a_mask_without_ids_is_refused() -> None:
-    """Unless a recorded trace brings its own."""
-    with pytest.raises(ValueError, match=r"mask is given, and ids are not"):
-        compare(llama(), llama(), mask=np.ones((1, 32), bool))
-    mask = np.arange(12) >= np.array([[0], [4]])
-    recorded = Recorded(Batch(IDS, mask), traced(llama(), IDS, mask))
-    assert compare(llama(), recorded, mask=mask.astype(int).tolist()).agrees
-    with pytest.raises(ValueError, match=r"B was recorded for another mask"):
-        compare(llama(), recorded, mask=~mask)
+@pytest.mark.parametrize(
+    ("a", "b", "at_fault", "excess"),
+    [
+        (1.0, 1.0, "", 1.0),
+        (0.9, 0.3, "", 0.3),  # of the side in doubt
+        (1.5, 0.5, "A", 1.5),
+        (0.5, 1.5, "B", 1.5),
+        (1.5, 2.5, "A and B", 2.5),
+        (2.5, 1.5, "A and B", 2.5),
+    ],
+)
+def test_a_side_is_at_fault_above_the_limit(a: float, b: float, at_fault: str, excess: float) -> None:
+    row = judged(a, b)
+    assert (row.verdict, row.at_fault, row.excess) == ("fault" if at_fault else "noise", at_fault, excess)
+    assert (row.error_a, row.error_b) == (EVEN, EVEN._replace(rms=0.5))
 
 
-def test_a_side_cannot_change_what_the_other_gets() -> None:
-    def greedy(ids: np.ndarray) -> Any:
-        points = traced(llama(), ids)
-        ids[:] = 0
-        return points
+def test_two_errors_that_are_the_same_are_no_fault() -> None:
+    """Up to one rounding, here, in the coarser of the two dtypes."""
+    one = EVEN._replace(rms=EPSILON["float32"], worst=EPSILON["float32"])
+    assert judged(2.0, 3.0, one).verdict == "noise"
+    assert judged(2.0, 3.0, one).excess == 3.0
+    more = one._replace(rms=one.rms * 1.01)
+    assert judged(2.0, 3.0, more).at_fault == "A and B"
+    for dtypes in (("float32", "bfloat16"), ("bfloat16", "float32")):
+        assert judged(2.0, 3.0, more, dtypes=dtypes).verdict == "noise"
 
-    found = compare(greedy, llama(), IDS)
-    assert found.agrees
-    assert np.array_equal(found.batch.ids, IDS)
+
+def test_noise_is_that_of_the_side_in_doubt_and_logits_move_by_the_larger() -> None:
+    coarse, fine = EVEN._replace(worst=3.0), EVEN._replace(worst=0.5)
+    row = Row(point="logits", shape=(1, 1, 1), verdict=Verdict.NOISE, distance=EVEN)
+    for noises in ((coarse, fine), (fine, coarse)):
+        errors = (Error(EVEN, noises[0], 0.5), Error(EVEN, noises[1], 0.25))
+        of_a = judge_errors(row, errors, ("float32", "float32"), AtFault.A)
+        of_b = judge_errors(row, errors, ("float32", "float32"), AtFault.B)
+        assert (of_a.noise, of_b.noise) == noises
+        assert (of_a.excess, of_b.excess) == (0.5, 0.25)
+        assert of_a.moved == of_b.moved == 12.0
+
+
+@pytest.mark.parametrize(("times", "at_fault"), [(1.0, ""), (1.01, "A or B")])
+def test_the_tolerance_may_be_reached(times: float, at_fault: str) -> None:
+    distance = EVEN._replace(rms=RELATIVE["float32"] * times)
+    row = Row(point="logits", shape=(1, 1, 1), verdict=Verdict.NOISE, distance=distance)
+    row = _judge_by_tolerance(row, "float32")
+    assert (row.verdict, row.at_fault) == ("fault" if at_fault else "noise", at_fault)
+    assert row.excess == pytest.approx(times, rel=1e-12)
+
+
+def test_without_a_reference_the_coarser_dtype_sets_the_tolerance() -> None:
+    logits = traced(llama(), IDS)["logits"]
+    half = logits.astype(np.float16)
+    for sides in ((lambda ids: logits, lambda ids: half), (lambda ids: half, lambda ids: logits)):
+        assert compare(*sides, IDS).agrees
+    assert not compare(lambda ids: logits, lambda ids: half.astype(np.float32), IDS).agrees
+
+
+def rows(verdicts: str) -> list[Row]:
+    """A row for each letter: a fault (F), noise (N) or a shape (S)."""
+    kinds = {"F": Verdict.FAULT, "N": Verdict.NOISE, "S": Verdict.SHAPE}
+    return [
+        Row(
+            point=f"blocks.{i}.residual",
+            shape=(1, 1, 1),
+            verdict=kinds[letter],
+            at_fault=AtFault.NONE if letter == "N" else AtFault.B,
+        )
+        for i, letter in enumerate(verdicts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "own", "first", "marked"),
+    [
+        ("NN", "", None, ["noise", "noise"]),
+        ("NFF", "1", 1, ["noise", "fault", "carried"]),
+        ("NFF", "12", 1, ["noise", "fault", "fault"]),
+        ("NFF", "", 1, ["noise", "fault", "carried"]),  # nothing is wrong by itself: the first is named
+        ("NNF", "0", 0, ["fault", "noise", "carried"]),  # it adds more than rounding before the first fault
+        ("NFN", "2", 1, ["noise", "fault", "noise"]),  # too late
+        ("SFN", "", 0, ["shape", "carried", "noise"]),
+        ("FSF", "", 0, ["fault", "shape", "carried"]),
+    ],
+)
+def test_the_first_difference_and_what_it_carries(
+    verdicts: str, own: str, first: int | None, marked: list[str]
+) -> None:
+    found, first_row = _find_first(rows(verdicts), frozenset(f"blocks.{i}.residual" for i in own))
+    assert [row.verdict for row in found] == marked
+    assert first_row is (None if first is None else found[first])
+    assert first_row is None or first_row.at_fault == "B"

@@ -26,7 +26,7 @@ from tests.doctor.models import (
 )
 from tests.reference import drawn, libraries
 from tinyxp import Params
-from tinyxp.doctor import Batch, Diagnosis, Recorded, Side, as_side, budget, diagnose, write_trace
+from tinyxp.doctor import Batch, Diagnosis, Recorded, Side, Trace, as_side, budget, diagnose, write_trace
 
 MASK = np.arange(12) >= np.array([[0], [4]])
 
@@ -137,10 +137,10 @@ def test_healing_that_does_not_heal_proves_nothing() -> None:
     """Two faults, of which the side undoes what is put in at one."""
 
     class Stubborn(Side):
-        can_put = True
+        can_patch = True
 
-        def trace(self, batch: Batch, put: Any = None) -> Any:
-            return traced(transposed(), batch.ids)
+        def trace(self, batch: Batch, patch: Any = None) -> Trace:
+            return Trace(traced(transposed(), batch.ids), "float32")
 
     found = diagnose(llama(), Stubborn("B", "float32"), IDS)
     assert is_transposed(found)

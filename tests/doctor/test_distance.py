@@ -118,3 +118,13 @@ def test_a_trace_with_few_digits_is_told_from_one_with_more() -> None:
     assert narrow_dtype({"a": np.full(3, np.nan)}, "float32") is None
     assert narrow_dtype({"a": np.zeros(100), "b": np.eye(9)}, "float32") is None  # in any dtype
     assert narrow_dtype({"a": np.zeros(100), "b": round_to(x, "float16")}, "float32") == "float16"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_the_rounding_that_is_always_allowed_is_the_dtypes_own(dtype: str) -> None:
+    """A result exactly one unit in the last place off is within the limit, two are not."""
+    one = np.ones((1, 1), dtype)
+    step = np.nextafter(one, np.asarray(2, dtype), dtype=dtype)
+    exact = Distance(0.0, 0.0, (0, 0), 1.0, 1.0)
+    assert excess(measure(step, one, ALL), exact, dtype) == 1.0
+    assert excess(measure(step + (step - one), one, ALL), exact, dtype) == 2.0

@@ -45,7 +45,7 @@ def test_two_ports_have_each_their_own_helper(tmp_path: Path) -> None:
         (folder / "helper_of_both.py").write_text(f"VALUE = {value}\n")
         body = "from helper_of_both import VALUE\ndef f(ids):\n    return np.full((*ids.shape, 11), VALUE)"
         found.append(port(folder, "port", body))
-    a, b = (parse(text).trace(compare_batch())["logits"] for text in found)
+    a, b = (parse(text).trace(compare_batch()).points["logits"] for text in found)
     assert (a.max(), b.max()) == (1.0, 2.0)
 
 
@@ -127,14 +127,14 @@ def test_a_shape_of_a_is_a_fault_of_a() -> None:
     found = diagnose(lambda ids: np.zeros((*ids.shape, 7), np.float32), right, IDS)
     assert found.comparison.first is not None
     assert found.comparison.first.at_fault == "A"
-    assert found.causes[0].sentence == "logits has shape (1, 5, 7) where (1, 5, 11) is right"
+    assert found.causes[0].sentence == "logits has shape (1, 5, 7); the right shape is (1, 5, 11)"
 
 
 def test_a_model_of_another_width_is_called_another_model() -> None:
     wide = drawn(replace(LLAMA_CONFIG, d_model=12, head_dim=6))
     found = diagnose(drawn(LLAMA_CONFIG), wide, IDS)
     (cause,) = found.causes
-    assert cause.sentence == "B is another model: its stream has width 12, this model's 8"
+    assert cause.sentence == "B is another model: its residual stream has width 12, this model's 8"
     assert cause.point == "embed"
 
 

@@ -320,3 +320,10 @@ def test_a_bfloat16_port_is_named_so(record: Recorder, tmp_path: Path) -> None:
     record.save(tmp_path / "port.npz", ids=IDS)
     assert compare(params, f"{tmp_path / 'port.npz'}@:bfloat16").agrees
     assert not compare(params, tmp_path / "port.npz").agrees
+
+
+def test_modules_are_recorded_by_the_library_of_their_class() -> None:
+    pytest.importorskip("torch")
+    assert tinyxp.doctor.record_torch is tinyxp.doctor.record_module
+    with pytest.raises(AttributeError, match="has no attribute 'record_tensorflow'"):
+        _ = tinyxp.doctor.record_tensorflow

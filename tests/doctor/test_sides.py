@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 
 import tinyxp
 from tests.reference import drawn, libraries
+from tinyxp import plugins
 from tinyxp.doctor import Batch, Recorded, as_side, compare, parse
 from tinyxp.doctor.points import points_of
 from tinyxp.doctor.sides import ModelSide
 
-from .models import CONFIGS, IDS, LLAMA_SMALL, gpt2, llama, port, traced
+from .models import CONFIGS, IDS, LLAMA_SMALL, gpt2, llama, port, traced, with_weight
 
 BATCH = Batch(IDS)
 
@@ -62,97 +64,6 @@ def test_who_can_be_run_again() -> None:
     assert not as_side(Recorded(BATCH, traced(llama(), IDS))).can_patch
 
 
-@pytest.mark.parametrize("library", libraries("numpy", "torch", "jax", "strict"))
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16"])
-def test_a_function_may_give_arrays_of_any_library(library: str, dtype: str) -> None:
-    backend = tinyxp.backend(library)
-    with backend.float64():
-        if dtype not in backend.dtypes():
-            pytest.skip(f"{library} has no {dtype} here")
-        wanted = traced(llama(), IDS)["logits"]
-        given = backend.from_numpy(wanted, dtype=dtype)
-        side = as_side(lambda ids: given)
-        points, computed_in = side.trace(BATCH)
-        found = points["logits"]
-    assert computed_in == dtype
-    assert side.dtype is None  # a run leaves the side as it was
-    assert found.dtype == np.dtype("float32" if dtype == "bfloat16" else dtype)
-    assert found == pytest.approx(wanted, rel=1e-2)
-
-
-def test_lists_and_torch_modules_that_need_gradients_are_taken() -> None:
-    logits = traced(llama(), IDS)["logits"]
-    assert np.array_equal(
-        as_side(lambda ids: logits.astype(float).tolist()).trace(BATCH).points["logits"], logits
-    )
-    torch = pytest.importorskip("torch")
-    given = torch.tensor(logits, requires_grad=True)
-    assert np.array_equal(as_side(lambda ids: given * 1).trace(BATCH).points["logits"], logits)
-
-
-def test_what_a_function_says_it_computes_in_is_the_narrowest_of_its_points() -> None:
-    points = traced(llama(), IDS)
-    points["embed"] = points["embed"].astype(np.float64)
-    points["logits"] = points["logits"].astype(np.float16)
-    assert as_side(lambda ids: points).trace(BATCH).dtype == "float16"
-
-
-def test_one_sequence_may_lack_its_batch_axis() -> None:
-    one = Batch(IDS[:1])
-    points = {name: x[0] for name, x in traced(llama(), IDS[:1]).items()}
-    found = as_side(lambda ids: points).trace(one).points
-    assert all(found[name].shape == (1, *x.shape) for name, x in points.items())
-    assert compare(llama(), lambda ids: points, IDS[:1]).agrees
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (np.zeros((2, 12)), r"F gave logits of shape \(2, 12\); it must be \(b, t, n\), with 2 rows"),
-        (np.zeros((3, 12, 61)), r"shape \(3, 12, 61\)"),
-        (np.zeros((2, 0, 61)), r"shape \(2, 0, 61\)"),
-        (np.zeros((2, 12, 61), int), r"trace point logits has dtype int64"),
-        (np.zeros((2, 12, 61), object), r"dtype object"),
-        (np.zeros((2, 12, 61), complex), r"dtype complex128"),
-        ({}, r"F gave no trace point"),
-        ({"mlp.hidden": np.zeros((2, 12, 61))}, r"trace point is 'mlp\.hidden'; known are embed, blocks"),
-        ({"blocks.0.attn.scores": np.zeros((2, 12, 12))}, r"blocks\.0\.attn\.scores of shape \(2, 12, 12\)"),
-        (None, r"logits"),
-        ("text", r"logits"),
-        ([[1.0], [1.0, 2.0]], r"logits"),
-        ({3: np.zeros((2, 12, 61))}, r"trace point is 3"),
-    ],
-)
-def test_what_a_function_must_give_is_said_in_a_line(answer: Any, said: str) -> None:
-    def f(ids: Any) -> Any:
-        return answer
-
-    with pytest.raises(ValueError, match=said) as error:
-        as_side(f, "F").trace(BATCH)
-    assert "\n" not in str(error.value)
-
-
-def test_a_mask_goes_to_functions_that_take_one_and_to_no_other() -> None:
-    mask = np.arange(12) >= np.array([[0], [4]])
-    seen: list[Any] = []
-
-    def takes(ids: Any, mask: Any = None) -> Any:
-        seen.append(mask)
-        return traced(llama(), ids, mask)
-
-    def takes_all(ids: Any, **named: Any) -> Any:
-        seen.append(named["mask"])
-        return traced(llama(), ids, **named)
-
-    for function in (takes, takes_all):
-        as_side(function).trace(Batch(IDS, mask))
-        assert np.array_equal(seen.pop(), mask)
-    as_side(takes).trace(BATCH)
-    assert seen == [None]
-    with pytest.raises(ValueError, match=r"F takes no mask, and there is padding"):
-        as_side(lambda ids: ids, "F").trace(Batch(IDS, mask))
-
-
 @pytest.mark.parametrize("wrong", [None, 3, [1, 2], b"holmes", {"logits": 1}])
 def test_what_is_no_side_is_named(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"a side is .*; it must be a specification"):
@@ -185,3 +96,93 @@ def test_transformers_own_is_a_side_with_weights(tmp_path: Path) -> None:
     wanted = as_side(llama()).trace(BATCH, patch={"blocks.0.residual": value}).points
     assert found["logits"] == pytest.approx(wanted["logits"], rel=1e-4, abs=1e-5)
     assert (side.dtype, side.trace(BATCH).dtype) == (None, "float32")
+
+
+class Mlx:
+    """A third party's entry in the group tinyxp.sides."""
+
+    BACKEND = "numpy"
+    opened: list[Any] = []  # noqa: RUF012
+
+    @classmethod
+    def open_model(cls, path: Path, dtype: str | None) -> Any:
+        cls.opened.append((path, dtype))
+        return tinyxp.load(path, dtype=dtype)
+
+    @staticmethod
+    def trace(model: Any, ids: np.ndarray, *, mask: Any, patch: Any) -> Any:
+        return traced(model, ids, mask) | (patch or {})
+
+
+def test_a_third_party_adds_a_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tinyxp.save(llama(), tmp_path)
+    monkeypatch.setattr(plugins, "entries", lambda group: {"mlx": Mlx} if group == plugins.SIDES else {})
+    monkeypatch.setattr(plugins, "load", lambda group, name: {"mlx": Mlx}[name])
+    for text, dtype in ((f"mlx:{tmp_path}", None), (f"mlx:{tmp_path}@numpy:float64", "float64")):
+        side = parse(text)
+        assert (side.name, side.config, side.model) == (text, LLAMA_SMALL, str(tmp_path))
+        assert (side.can_patch, side.can_rerun, side.reads_checkpoint, side.params) == (
+            True,
+            True,
+            True,
+            None,
+        )
+        found = side.trace(BATCH)
+        assert found.dtype == (dtype or "float32")
+        assert Mlx.opened.pop() == (tmp_path, dtype)
+        side.trace(BATCH)
+        assert Mlx.opened == []  # opened once
+        value = np.zeros_like(found.points["embed"])
+        assert side.trace(BATCH, patch={"embed": value}).points["embed"] is value
+    with pytest.raises(ValueError, match="mlx: chooses its own backend; after @ only :DTYPE may follow"):
+        parse(f"mlx:{tmp_path}@torch")
+    with pytest.raises(ValueError, match="mlx:: a model, a folder or a file, must follow mlx:"):
+        parse("mlx:")
+
+
+def test_a_run_leaves_its_side_as_it_was(tmp_path: Path) -> None:
+    tinyxp.save(llama(), tmp_path)
+    for side in (
+        parse(str(tmp_path)),
+        as_side(port(llama())),
+        as_side(Recorded(BATCH, traced(llama(), IDS))),
+    ):
+        assert side.dtype is None
+        assert side.trace(BATCH).dtype == side.trace(BATCH).dtype == "float32"
+        assert side.dtype is None
+
+
+def test_a_requested_dtype_is_that_of_the_trace() -> None:
+    named = replace(as_side(port(llama())), dtype="bfloat16")
+    assert named.trace(BATCH).dtype == "bfloat16"
+    recorded = replace(as_side(Recorded(BATCH, traced(llama(), IDS))), dtype="float16")
+    assert recorded.trace(BATCH).dtype == "float16"
+
+
+def test_what_a_side_can_do() -> None:
+    model, function = as_side(llama()), as_side(port(llama()))
+    recorded = as_side(Recorded(BATCH, traced(llama(), IDS)))
+    sides = (model, function, recorded)
+    assert [side.can_rerun for side in sides] == [True, True, False]
+    assert [side.reads_checkpoint for side in sides] == [True, False, False]
+    assert [side.params is None for side in sides] == [False, True, True]
+    assert [side.weights is None for side in sides] == [False, True, True]
+
+
+def test_a_model_runs_other_parameters_in_the_same_way() -> None:
+    side = as_side(llama().to(dtype="float64"), "B")
+    other = with_weight(llama(), "head.weight", np.negative).to(dtype="float64")
+    changed = side.with_params(other)
+    assert (changed.name, changed.dtype) == ("B", "float64")
+    assert np.array_equal(changed.trace(BATCH).points["logits"], -side.trace(BATCH).points["logits"])
+
+
+def test_how_to_request_a_dtype(tmp_path: Path) -> None:
+    tinyxp.save(llama(), tmp_path)
+    suggestions = {
+        as_side(port(llama()), "port.py:f"): "name it port.py:f@:float16",
+        as_side(llama()): "name it MODEL@numpy:float16",
+        parse(f"{tmp_path}@+kernels"): f"name it {tmp_path}@numpy+kernels:float16",
+    }
+    for side, suggestion in suggestions.items():
+        assert side.suggest_dtype("float16") == suggestion

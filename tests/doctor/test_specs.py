@@ -12,7 +12,8 @@ import pytest
 import tinyxp
 from tests.reference import drawn, libraries
 from tinyxp.doctor import parse, write_trace
-from tinyxp.doctor.sides import FunctionSide, ModelSide, PluginSide, RecordedSide
+from tinyxp.doctor.function_side import FunctionSide
+from tinyxp.doctor.sides import ModelSide, PluginSide, RecordedSide
 
 from .models import IDS, LLAMA_SMALL, llama, traced
 

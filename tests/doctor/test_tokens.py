@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tests.reference import drawn, libraries
-from tinyxp.doctor import Batch, Token, as_side, compare
-from tinyxp.doctor.batches import continue_greedily
+from tinyxp.doctor import Batch, Token, compare
 from tinyxp.doctor.reference_run import WeightSource
 from tinyxp.doctor.rounding import measure_errors
 from tinyxp.doctor.tokens import compare_tokens
 from tinyxp.doctor.verdicts import Row, Verdict
 
-from .models import CONFIGS, IDS, llama, port, traced
+from .models import IDS, llama, port, traced
 
 A = np.array([[[0.0, 3.0, 1.0], [4.0, 1.0, 0.0]], [[0.0, 1.0, 5.0], [2.0, 0.0, 1.5]]])
 
@@ -110,51 +108,3 @@ def test_rounding_may_move_each_of_two_logits_by_twice_what_it_moves_a_right_one
     worst = float(np.max(np.abs(found.trace_a.points["logits"] - reference)))
     assert errors["logits"].distance.worst == worst
     assert 4.0 * worst <= row.moved <= 8.0 * worst
-
-
-@pytest.mark.parametrize("library", libraries("numpy", "torch", "jax"))
-@pytest.mark.parametrize("family", CONFIGS)
-def test_generating_with_a_model_or_a_function_appends_its_greedy_tokens(family: str, library: str) -> None:
-    params = drawn(CONFIGS[family])
-    batch = Batch(IDS)
-    wanted = np.concatenate([IDS, np.asarray(tinyxp.generate(params, IDS, 5))], axis=1)
-    ours = continue_greedily(as_side(params.to(xp=tinyxp.backend(library).xp)), batch, 5)
-    function = continue_greedily(as_side(port(params)), batch, 5)
-    assert np.array_equal(ours.ids, wanted)
-    assert np.array_equal(function.ids, wanted)
-    found = compare(params, port(params), IDS, generate=5)
-    assert (found.generated, found.predictions) == (5, 34)
-    assert np.array_equal(found.batch.ids, wanted)
-    assert found.agrees
-
-
-def test_generating_goes_on_behind_a_mask() -> None:
-    mask = np.arange(12) >= np.array([[0], [3]])
-    wanted = np.asarray(tinyxp.generate(llama(), IDS, 4, mask=mask))
-    for side in (llama(), port(llama())):
-        found = continue_greedily(as_side(side), Batch(IDS, mask), 4)
-        assert np.array_equal(found.ids[:, 12:], wanted)
-        assert found.mask is not None
-        assert np.array_equal(found.mask, np.concatenate([mask, np.ones((2, 4), bool)], axis=1))
-
-
-def test_what_cannot_generate_says_so() -> None:
-    mask = np.arange(12) < np.array([[12], [9]])
-    with pytest.raises(ValueError, match=r"the last column, which the mask says is padding"):
-        compare(llama(), llama(), IDS, mask=mask, generate=1)
-    recorded = tinyxp.doctor.Recorded(Batch(IDS), traced(llama(), IDS))
-    with pytest.raises(ValueError, match=r"A is a recorded trace, which cannot generate"):
-        compare(recorded, llama(), generate=1)
-    for wrong in (-1, 1.5, "2", True):
-        with pytest.raises(ValueError, match="generate is"):
-            compare(llama(), llama(), IDS, generate=wrong)  # type: ignore[arg-type]
-
-    def residuals(ids: np.ndarray) -> dict[str, np.ndarray]:
-        return {"blocks.0.residual": traced(llama(), ids)["blocks.0.residual"]}
-
-    with pytest.raises(ValueError, match=r"gave no logits.*cannot generate"):
-        compare(residuals, llama(), IDS, generate=1)
-    with pytest.raises(ValueError, match=r"max_seq_len"):
-        compare(drawn(CONFIGS["gpt2"]), llama(), IDS, generate=40)
-    with pytest.raises(ValueError, match=r"generate is 2; B is a recorded trace of fixed ids"):
-        compare(llama(), recorded, generate=2)

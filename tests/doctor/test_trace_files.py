@@ -22,7 +22,6 @@ from tinyxp.config import GPT2
 from tinyxp.doctor import trace_files
 from tinyxp.doctor.points import form, points_of
 from tinyxp.doctor.trace_files import SUFFIXES, is_trace, read_trace, write_trace
-from tinyxp.doctor.traces import check_trace
 
 IDS = np.array([[3, 1, 4], [1, 5, 9]])
 MASK = np.array([[False, True, True], [True, True, False]])
@@ -321,13 +320,6 @@ def test_other_suffixes_are_refused(tmp_path: Path, name: str) -> None:
 def test_a_trace_holds_something(path: Path) -> None:
     with pytest.raises(ValueError, match="there is no trace point besides ids"):
         write_trace(path, {}, ids=IDS)
-
-
-def test_long_doubles_are_refused() -> None:
-    if np.dtype(np.longdouble).itemsize == 8:
-        pytest.skip("long double is float64 here")
-    with pytest.raises(ValueError, match="logits has dtype float128; it must be float64, float32, float16"):
-        check_trace({"logits": np.ones((2, 3, 7), np.longdouble)}, IDS)
 
 
 def test_an_interrupted_write_leaves_what_was_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,13 +46,13 @@ def compare(a: Any, b: Any, ids: Any = None, *, mask: Any = None, generate: int 
         if not b.can_rerun:
             raise ValueError(f"generate is {generate}; {b.name} is a recorded trace of fixed ids")
         batch = continue_greedily(a, batch, generate)
-    return compare_traces(a, b, batch, a.trace(batch), b.trace(batch), generate)
+    return compare_traces(a, b, batch, a.trace(batch), b.trace(batch), generated=generate)
 
 
 def compare_traces(
-    a: Side, b: Side, batch: Batch, trace_a: Trace, trace_b: Trace, generated: int = 0
+    a: Side, b: Side, batch: Batch, trace_a: Trace, trace_b: Trace, *, generated: int = 0
 ) -> Comparison:
-    """Compare the traces that two sides gave for one batch; ``generated`` is for the report."""
+    """Compare the traces that two sides gave for one batch; A generated the last ``generated`` ids."""
     names = sort_points(trace_a.points.keys() & trace_b.points.keys())
     if not names:
         points = f"{list_some(trace_a.points)} and {list_some(trace_b.points)}"
@@ -154,7 +154,7 @@ def judge_errors(row: Row, errors: tuple[Error, Error], dtypes: tuple[str, str],
     assert row.distance is not None
     a, b = errors
     doubtful = a if judged is AtFault.A else b
-    wrong = {side: error for side, error in ((AtFault.A, a), (AtFault.B, b)) if error.excess > 1.0}
+    wrong = {side: error for side, error in ((AtFault.A, a), (AtFault.B, b)) if error.is_fault}
     coarse = max((0, 1), key=lambda i: EPSILON[dtypes[i]])
     if len(wrong) == 2 and excess(row.distance, errors[coarse].noise, dtypes[coarse]) <= 1.0:
         wrong = {}  # both have the same error: the question is whether they agree
@@ -184,7 +184,7 @@ def _wrong_operations(
         for side, trace in zip("AB", traces, strict=True)
         if side in sides
     ]
-    return frozenset(point for own in errors for point, error in own.items() if error.excess > 1.0)
+    return frozenset(point for own in errors for point, error in own.items() if error.is_fault)
 
 
 def _find_first(rows: Sequence[Row], own: frozenset[str]) -> tuple[list[Row], Row | None]:

@@ -13,9 +13,8 @@ import numpy as np
 
 from tinyxp import plugins
 from tinyxp.doctor.points import axes, form, sort_points
-from tinyxp.doctor.sides import owner_of
 from tinyxp.doctor.trace_files import write_trace
-from tinyxp.doctor.traces import Points, to_floats
+from tinyxp.doctor.traces import Points, find_backend, to_floats
 from tinyxp.dtypes import DTYPES, bare_name
 from tinyxp.registry import Backend
 
@@ -46,7 +45,7 @@ class Recorder:
             raise ValueError(f"trace point is {name!r}; it must be a string such as 'blocks.0.attn.q'")
         sort_points([name])  # raises for an unknown one
         array: Any = x
-        owner = owner_of(array)
+        owner = find_backend(array)
         if owner is None:
             array = np.asarray(array)
         if len(axes(name)) - len(array.shape) not in (0, 1):
@@ -198,5 +197,5 @@ def _duplicate(name: str) -> str:
 
 
 def _to_host(x: Any) -> np.ndarray:
-    owner = owner_of(x)
+    owner = find_backend(x)
     return np.asarray(x) if owner is None else owner.to_numpy(x)

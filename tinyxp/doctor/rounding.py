@@ -23,7 +23,12 @@ class Error(NamedTuple):
 
     distance: Distance  # from the reference run
     noise: Distance  # of a correct implementation in the trace's dtype
-    excess: float  # the distance as a multiple of the rounding limit: above 1 it is a fault
+    excess: float  # the distance as a multiple of the rounding limit
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether rounding does not explain the error."""
+        return self.excess > 1.0
 
     @property
     def is_fault(self) -> bool:

@@ -15,7 +15,8 @@ import numpy as np
 
 from tinyxp import plugins, registry
 from tinyxp.adoption import adopt
-from tinyxp.doctor.sides import FunctionSide, ModelSide, PluginSide, RecordedSide, Side, describe_failure
+from tinyxp.doctor.function_side import FunctionSide, describe_failure
+from tinyxp.doctor.sides import ModelSide, PluginSide, RecordedSide, Side
 from tinyxp.doctor.trace_files import is_trace, read_trace
 from tinyxp.doctor.traces import Recorded
 from tinyxp.dtypes import DTYPES, dtype_name

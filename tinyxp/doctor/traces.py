@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tinyxp import registry
 from tinyxp.doctor.points import axes, form, sort_points
 from tinyxp.inputs import Bounds, as_host_integers, as_host_mask
+from tinyxp.registry import Backend
 
 Points = dict[str, np.ndarray]
 """Trace point -> array on NumPy, in the order of the computation."""
@@ -109,3 +111,11 @@ def to_floats(name: str, x: np.ndarray) -> np.ndarray:
             f"trace point {name} has dtype {x.dtype}; it must be {', '.join(_FLOATS)} or bfloat16"
         )
     return x
+
+
+def find_backend(x: Any) -> Backend | None:
+    """Return the adapter of the library that x is an array of; None if there is none."""
+    try:
+        return registry.backend_of(x)
+    except ValueError:
+        return None
