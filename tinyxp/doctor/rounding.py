@@ -30,11 +30,6 @@ class Error(NamedTuple):
         """Whether rounding does not explain the error."""
         return self.excess > 1.0
 
-    @property
-    def is_fault(self) -> bool:
-        """Whether it is more than rounding."""
-        return self.excess > 1.0
-
 
 Errors = dict[str, Error]
 

@@ -288,7 +288,7 @@ def rotation_faults(config: Config) -> Iterator[Fault]:
 
 
 def rotated_width(hd: int, part: float) -> int:
-    """How many numbers of each head are rotated: even, and a divisor of the head size; 0 if there are none."""
+    """How many numbers of each head are rotated: an even divisor of the head size, or 0."""
     width = int(hd * part) // 2 * 2
     return width if width and hd % width == 0 else 0
 
