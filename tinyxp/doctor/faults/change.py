@@ -85,13 +85,17 @@ def edit_parameters(names: Collection[str], edit: Callable[[np.ndarray], np.ndar
 
 
 def load_from(sources: Mapping[str, str]) -> Change:
-    """The change that loads parameters from others: stem -> the stem whose weight and bias it gets."""
+    """The change that loads parameters from others: stem -> the stem whose weight and bias it gets.
+
+    Parameters of another shape stay as they are.
+    """
 
     def change(name: str, x: np.ndarray, read: Read) -> np.ndarray:
         stem, _, end = name_in_block(name).rpartition(".")
         if stem not in sources:
             return x
-        return read(f"{name.removesuffix(f'{stem}.{end}')}{sources[stem]}.{end}")
+        y = read(f"{name.removesuffix(f'{stem}.{end}')}{sources[stem]}.{end}")
+        return y if y.shape == x.shape else x
 
     return Change(parameters=change)
 

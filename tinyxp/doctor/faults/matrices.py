@@ -43,7 +43,7 @@ def matrix_faults(config: Config) -> Iterator[Row]:
             ("logits",),
             edit_parameters(["head.bias"], np.zeros_like),
         )
-    for name, point in MATRICES.items():
+    for name, point in _matrices(shapes):
         for factor, word in ((2.0, "doubled"), (0.5, "halved"), (-1.0, "negated")):
             yield parameter_fault(
                 f"{name} {word}",
@@ -55,10 +55,13 @@ def matrix_faults(config: Config) -> Iterator[Row]:
             )
 
 
+def _matrices(shapes: dict[str, tuple[int, ...]]) -> list[tuple[str, str]]:
+    """The matrices that a block has, and the kinds of points that they compute."""
+    return [(name, point) for name, point in MATRICES.items() if f"{name}.weight" in shapes]
+
+
 def _transposed(shapes: dict[str, tuple[int, ...]]) -> Iterator[Fault]:
-    for name, point in MATRICES.items():
-        if f"{name}.weight" not in shapes:
-            continue
+    for name, point in _matrices(shapes):
         o, i = shapes[f"{name}.weight"]
         edit: ArrayEdit = np.transpose
         key, says = "transposed", "is left transposed"
