@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,23 @@ from tinyxp.doctor import Diagnosis, diagnose
 
 from .causes import is_named
 from .planted import BASES, IDS, PLANTED, Planted, open_port
+
+KINDS = (
+    r"^(vocabulary|embedding) rows",
+    r"^positions off|^position rows",
+    r"^eps 1e",
+    r"^layer \d (doubled|in place)",
+    r"^layer \d dropped",
+    r"^qkv cut",
+    r"bias(es)? dropped",
+    r"transposed$",
+    r"^(silu|gelu|gelu_tanh|relu) for",
+    r"^k .+ with \d heads",
+    r"^[qk] rows",
+    r"^theta",
+    r"^rope scaling",
+)
+"""Patterns of keys of one kind, of which one can hide the other."""
 
 
 class Pair(NamedTuple):
@@ -46,7 +64,8 @@ def pairs(count: int, seed: int) -> list[Pair]:
 
 
 def kind(planted: Planted) -> str:
-    return planted.cause.partition(":")[0]
+    """The first of ``KINDS`` that its key has, else the key."""
+    return next((kind for kind in KINDS if re.search(kind, planted.key)), planted.key)
 
 
 PAIRS = pairs(40, seed=1)
