@@ -49,7 +49,7 @@ SCALARS: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "bool": 
 SCALARS["index"] = operator.index
 JOINS = ("concat", "stack", "tensordot", "searchsorted")
 LOOK_UPS = ("take", "take_along_axis", "repeat")
-"""Functions whose arrays are not broadcast against each other; those of the second are not promoted either."""
+"""Functions that do not broadcast their arrays; those of the second do not promote them either."""
 
 
 class Use(NamedTuple):
@@ -63,8 +63,8 @@ class Use(NamedTuple):
 class Recorder:
     """A namespace over another that records in ``uses`` what is requested of it and of its arrays.
 
-    Each use is recorded with ``where``, a stage and a family, which the caller sets. Values are those of ``xp``,
-    bit for bit.
+    Each use is recorded with ``where``, a stage and a family, which the caller sets. Values are those of
+    ``xp``, bit for bit.
     """
 
     def __init__(self, xp: Namespace) -> None:
@@ -85,9 +85,7 @@ class Recorder:
     def wrap(self, value: Any) -> Any:
         """Return what the namespace returned, with recording arrays and dtypes."""
         if isinstance(value, self._arrays):
-            value = (
-                np.asarray(value) if isinstance(value, np.generic) else value
-            )  # the result of NumPy's reductions
+            value = np.asarray(value) if isinstance(value, np.generic) else value  # of reductions
             array = RecordedArray(value, self)
             self.note("dtype", array._name)
             return array

@@ -58,9 +58,7 @@ def linear_is_linear(subject: Decoder, draw: Draw) -> None:
     c = draw("c", st.floats(-3.0, 3.0))
     parts = subject.run(apply_linear, x, weight) + c * subject.run(apply_linear, y, weight)
     subject.close(subject.run(apply_linear, x + c * y, weight), parts, "linear of a sum")
-    subject.close(
-        subject.run(apply_linear, x + c * y, weight, bias) - bias, parts, "linear of a sum, minus the bias"
-    )
+    subject.close(subject.run(apply_linear, x + c * y, weight, bias) - bias, parts, "linear without its bias")
     subject.equal(
         subject.run(apply_linear, 0.0 * x, weight, bias)[0, 0], subject.host(subject.array(bias)), "bias"
     )
