@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_layers import LAYERS
+
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PATHS = sorted(set(re.findall(r"`((?:[\w.]+/)+[\w.]*|\w+\.(?:toml|md))`", PAGE)))
@@ -31,6 +33,17 @@ def test_the_diagram_has_every_module_of_the_top_level_once() -> None:
     modules = [word for word in DIAGRAM.split() if re.fullmatch(r"\w+(/|\.py)", word)]
     assert len(modules) == len(set(modules))
     assert set(modules) == MODULES - {"__main__.py"}
+
+
+def test_the_diagram_shows_the_layers_that_are_tested() -> None:
+    layers: dict[int, set[str]] = {}
+    number = 0
+    for line in DIAGRAM.strip().splitlines():
+        number = int(line[:2].strip() or number)
+        names = re.findall(r"\b(\w+)(?:/|\.py)", line)
+        layers.setdefault(number, set()).update("" if name == "__init__" else name for name in names)
+    tested = {i: set(names) - {"__main__"} for i, names in enumerate(LAYERS, start=1)}
+    assert layers == tested
 
 
 def test_the_glossary_is_sorted_and_has_each_term_once() -> None:

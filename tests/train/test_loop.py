@@ -17,7 +17,7 @@ from tinyxp.config import Config
 from tinyxp.text.windows import Windows
 from tinyxp.train import Recipe, Report, evaluate, fit
 from tinyxp.train.loop import accumulate, batch_rows
-from tinyxp.train.objective import compile_unless_eager, objective, training_kernels
+from tinyxp.train.objective import batch_loss, compile_unless_eager, training_kernels
 
 from .runs import HELD_OUT, LIBRARIES, SHAPES, TRAIN, assert_same, model, on_host, run
 
@@ -94,7 +94,7 @@ BATCH = Windows(TRAIN.ids[:4], GAPS)
 def gradient(library: str, dropout: float) -> Any:
     backend = tinyxp.backend(library)
     recipe = Recipe(steps=1, dropout=dropout)
-    computed = partial(objective, kernels=training_kernels(backend, None), recipe=recipe)
+    computed = partial(batch_loss, kernels=training_kernels(backend, None), recipe=recipe)
     return compile_unless_eager(backend, backend.value_and_grad(computed))
 
 

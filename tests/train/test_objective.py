@@ -15,11 +15,11 @@ from tinyxp import ops
 from tinyxp.text.windows import Windows
 from tinyxp.train import Recipe, evaluate, fit
 from tinyxp.train.objective import (
+    batch_loss,
     check_windows,
     draw_dropout,
     dropout_points,
     dropout_tap,
-    objective,
     training_kernels,
 )
 
@@ -34,7 +34,7 @@ def test_without_dropout_and_narrow_numbers_it_is_the_loss(library: str) -> None
     params = model(LLAMA_CONFIG, library)
     recipe = Recipe(steps=1)
     assert draw_dropout(recipe, 0, (3, 8), params) is None
-    found = objective(params, IDS, TARGETS, None, kernels=PURE, recipe=recipe)
+    found = batch_loss(params, IDS, TARGETS, None, kernels=PURE, recipe=recipe)
     assert float(host(found)) == float(host(tinyxp.loss(params, IDS, TARGETS)))
 
 
@@ -46,7 +46,7 @@ def test_parameters_are_converted_only_to_another_dtype(
     seen: list[tinyxp.Params] = []
     monkeypatch.setattr(module, "loss", lambda params, *arguments, **more: seen.append(params))
     params = model(LLAMA_CONFIG, "torch")
-    objective(params, IDS, TARGETS, None, kernels=PURE, recipe=Recipe(steps=1, dtype=dtype))
+    batch_loss(params, IDS, TARGETS, None, kernels=PURE, recipe=Recipe(steps=1, dtype=dtype))
     assert (seen[0] is params) == (dtype != "bfloat16")
     assert str(seen[0].dtype) == f"torch.{dtype or 'float32'}"
 
@@ -87,7 +87,7 @@ def test_dropout_falls_on_the_embedding_and_on_what_each_block_adds() -> None:
             assert y.dtype == np.float32
         else:
             assert y is x
-    dropped = objective(params, IDS, TARGETS, kept, kernels=PURE, recipe=recipe)
+    dropped = batch_loss(params, IDS, TARGETS, kept, kernels=PURE, recipe=recipe)
     assert float(dropped) == pytest.approx(float(ops.cross_entropy(logits, TARGETS, xp=np)), rel=1e-6)
     assert abs(float(dropped) - float(tinyxp.loss(params, IDS, TARGETS))) > 1e-3
 
@@ -127,7 +127,9 @@ def test_narrow_numbers_give_gradients_of_the_wide_parameters(library: str) -> N
 
         def f(params: Any, dtype: str = dtype) -> Any:
             kernels = training_kernels(backend, None)
-            return objective(params, ids, targets, None, kernels=kernels, recipe=Recipe(steps=1, dtype=dtype))
+            return batch_loss(
+                params, ids, targets, None, kernels=kernels, recipe=Recipe(steps=1, dtype=dtype)
+            )
 
         found[dtype] = (
             backend.jit(backend.value_and_grad(f))(params)

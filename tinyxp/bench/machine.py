@@ -6,10 +6,11 @@ import os
 import platform
 from collections.abc import Iterable
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import tinyxp
+from tinyxp.registry import available_backends, backend
 
 
 def describe_machine(backends: Iterable[str], threads: int | None) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def describe_machine(backends: Iterable[str], threads: int | None) -> dict[str, 
     of running processes in the last minute), system, and versions of Python, tinyxp and the libraries.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    versions = tinyxp.available_backends()
+    versions = available_backends()
     return {
         "cpu": _cpu(),
         "cores": cores,
@@ -29,8 +30,8 @@ def describe_machine(backends: Iterable[str], threads: int | None) -> dict[str, 
         "system": platform.platform(),
         "versions": {
             "python": platform.python_version(),
-            "tinyxp": tinyxp.__version__,
-            **{name: versions[name] for name in ("numpy", *(tinyxp.backend(b).name for b in backends))},
+            "tinyxp": version("tinyxp"),
+            **{name: versions[name] for name in ("numpy", *(backend(name).name for name in backends))},
         },
     }
 

@@ -7,7 +7,6 @@ import sys
 
 import click
 
-import tinyxp
 from tinyxp.cli.bench import bench
 from tinyxp.cli.check import check
 from tinyxp.cli.data import data
@@ -22,7 +21,7 @@ from tinyxp.cli.train import train
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(tinyxp.__version__, package_name="tinyxp")
+@click.version_option(package_name="tinyxp")
 def cli() -> None:
     """One decoder-only transformer on NumPy, PyTorch and JAX."""
 

@@ -46,22 +46,23 @@ def evaluate(
     divided by the bytes of the tokens.
     """
     limit_threads(threads)
-    import tinyxp
-    from tinyxp.formats import load_config
+    from tinyxp import registry
+    from tinyxp.formats import load, load_config
     from tinyxp.text.corpus import read_corpus
+    from tinyxp.text.tokenizer import load_tokenizer
     from tinyxp.text.windows import cut_windows, split_stream
     from tinyxp.train import evaluate as mean_loss
 
-    adapter = tinyxp.backend(backend)
+    adapter = registry.backend(backend)
     adapter.dtype(dtype or "float32")
     text = read_corpus(corpus)
     if tokenizer is None:
         load_config(model)  # so that a missing model is not reported as a missing tokenizer
-    vocabulary = tinyxp.load_tokenizer(tokenizer or model)
+    vocabulary = load_tokenizer(tokenizer or model)
     ids = vocabulary.encode(text)
     if held_out is not None:
         ids = list(split_stream(ids, held_out)[1])
-    params = loading(lambda show: tinyxp.load(model, xp=adapter.xp, dtype=dtype or "float32", progress=show))
+    params = loading(lambda show: load(model, xp=adapter.xp, dtype=dtype or "float32", progress=show))
     length = min(params.config.max_seq_len, 1024) if context is None else context
     windows = cut_windows(ids, length)
     nats = mean_loss(params, windows, batch=batch)

@@ -120,12 +120,13 @@ class _Loaded(NamedTuple):
 
 def _load(prompt: str, model: str, options: dict[str, Any]) -> _Loaded:
     """Load the tokenizer and the model; what can be checked without the model is checked before."""
-    import tinyxp
+    from tinyxp import registry
     from tinyxp.dtypes import dtype_name
     from tinyxp.engine import engine_of
-    from tinyxp.formats import load_config
+    from tinyxp.formats import load, load_config
+    from tinyxp.text.tokenizer import load_tokenizer
 
-    backend, dtype, device = tinyxp.backend(options["backend"]), options["dtype"], options["device"]
+    backend, dtype, device = registry.backend(options["backend"]), options["dtype"], options["device"]
     engine, is_int8 = engine_of(backend), options["dtype"] == "int8"
     if is_int8:
         engine.check_int8()
@@ -135,13 +136,11 @@ def _load(prompt: str, model: str, options: dict[str, Any]) -> _Loaded:
     backend.device(device)
     if options["tokenizer"] is None:
         load_config(model)  # so that a missing model is not reported as a missing tokenizer
-    tokenizer = tinyxp.load_tokenizer(options["tokenizer"] or model)
+    tokenizer = load_tokenizer(options["tokenizer"] or model)
     ids = tokenizer.encode(prompt)
     if not ids:
         raise ValueError("PROMPT is empty, and this model's tokenizer puts no token before a text")
-    params = loading(
-        lambda show: tinyxp.load(model, xp=backend.xp, dtype=dtype, device=device, progress=show)
-    )
+    params = loading(lambda show: load(model, xp=backend.xp, dtype=dtype, device=device, progress=show))
     params = engine.quantize(params) if is_int8 else engine.prepare(params)
     backend.synchronize(params["embed.weight"])
     return _Loaded(params, tokenizer, ids, "int8" if is_int8 else dtype_name(params.dtype))
@@ -158,11 +157,11 @@ def _warn_of_length(loaded: _Loaded, max_new_tokens: int, slide: bool) -> None:
 
 
 def _new_ids(loaded: _Loaded, slide: bool, options: dict[str, Any]) -> Iterator[int]:
-    import tinyxp
+    from tinyxp.generation import stream
 
     params, tokenizer = loaded.params, loaded.tokenizer
     ends = [index for index in tokenizer.eos_ids if index < params.config.vocab_size]
-    steps = tinyxp.stream(
+    steps = stream(
         params,
         [loaded.ids],
         options["max_new_tokens"],

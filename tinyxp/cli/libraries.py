@@ -12,14 +12,14 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object, name -> facts.")
 def backends(as_json: bool) -> None:
     """List the array libraries; the installed ones with version, dtypes and devices."""
-    import tinyxp
+    from tinyxp.registry import available_backends, backend
 
     facts: dict[str, dict[str, Any]] = {}
-    for name, version in tinyxp.available_backends().items():
+    for name, version in available_backends().items():
         facts[name] = {"version": version}
         if version is not None:
             try:
-                adapter = tinyxp.backend(name)
+                adapter = backend(name)
             except (ImportError, ValueError) as error:
                 facts[name]["error"] = str(error)
             else:

@@ -83,12 +83,13 @@ def train(corpus: str, output: Path, resume: bool, **options: Any) -> None:
 
 def training_backend(name: str | None) -> Backend:
     """Return the backend to train on. Raise ValueError if it has no gradients, or none has."""
-    import tinyxp
+    from tinyxp import registry
     from tinyxp.engine import engine_backends
+    from tinyxp.model import loss
 
     if name is not None:
-        backend = tinyxp.backend(name)
-        backend.value_and_grad(tinyxp.loss)
+        backend = registry.backend(name)
+        backend.value_and_grad(loss)
         return backend
     for backend in engine_backends():
         if backend.has_gradients:

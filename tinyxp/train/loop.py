@@ -16,10 +16,10 @@ from tinyxp.params import Params
 from tinyxp.text.windows import Windows
 from tinyxp.train.evaluation import evaluate
 from tinyxp.train.objective import (
+    batch_loss,
     check_windows,
     compile_unless_eager,
     draw_dropout,
-    objective,
     on_device,
     training_kernels,
 )
@@ -72,7 +72,7 @@ def fit(
         backend.dtype(recipe.dtype)
     windows = check_windows("train", train, params)
     held_out = None if validation is None else check_windows("validation", validation, params)
-    compute = partial(objective, kernels=training_kernels(backend, kernels), recipe=recipe)
+    compute = partial(batch_loss, kernels=training_kernels(backend, kernels), recipe=recipe)
     gradient = compile_unless_eager(backend, backend.value_and_grad(compute))
     update = compile_unless_eager(backend, partial(adamw, recipe=recipe))
     measure = None if held_out is None else partial(evaluate, windows=held_out, kernels=kernels)

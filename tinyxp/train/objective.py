@@ -63,7 +63,7 @@ def on_device(params: Params, x: np.ndarray) -> Array:
     return backend.from_numpy(x.astype(backend.index_dtype), device=params.device)
 
 
-def objective(
+def batch_loss(
     params: Params, ids: Array, targets: Array, keep: Array | None, *, kernels: Kernels, recipe: Recipe
 ) -> Array:
     """Mean loss in nats. ids, targets (b, t); ``keep`` (2 L + 1, b, t, d) is True on what dropout keeps."""
