@@ -64,14 +64,14 @@ def norm_faults(config: Config) -> Iterator[Row]:
         "norm weight as 1 + w",
         "scales by 1 + w; this model scales by w",
         "use the norm's weight as it is, or subtract 1 when it is loaded",
-        edit_parameters(weights, lambda w: 1.0 + w),
+        edit_parameters(weights, lambda w: w.astype(np.float64) + 1.0),
         "norm weight",
     )
     yield norm_row(
         "norm weight as w - 1",
         "scales by w - 1: its norm weights are those of a norm that adds 1",
         "add 1 to the norms' weights when they are loaded",
-        edit_parameters(weights, lambda w: w - 1.0),
+        edit_parameters(weights, lambda w: w.astype(np.float64) - 1.0),
         "norm weight",
     )
     yield norm_row(
