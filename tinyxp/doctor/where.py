@@ -25,7 +25,7 @@ def locate(question: Question, faults: Faults, wrong: Variant | None = None) -> 
             wrong = wrong.at_point_only(kind(point), v)
             after = evidence.all_errors(wrong)
         elif any(fault.narrow for fault in faults):
-            pass  # its rounding is not imitated exactly: no block can be told from another
+            pass  # its rounding is not imitated exactly: blocks cannot be told apart
         elif block_of(point) is not None and helped:
             outside = [name for name in own if block_of(name) is None]
             spilt = count_faults(after, outside) > count_faults(own, outside)

@@ -22,8 +22,8 @@ from .test_pairs import PAIRS, Pair, diagnosed, named
 BACKENDS = ("numpy", "torch", "jax")
 HEAD = """# Planted faults
 
-Each row is one fault, planted by itself in a small GPT-2 or Llama (three layers, width 32): in the files of
-a checkpoint, or in a port that shares no code with this project, written in PyTorch, NumPy or JAX (in
+Each row is one fault, planted by itself in a small GPT-2 or Llama (three layers, width 32). It is in the
+files of a checkpoint, or in a port in PyTorch, NumPy or JAX that shares no code with this project (in
 `tests/doctor/planted`).
 The right model is the trusted side, on NumPy, PyTorch and JAX in turn. Faulty files run on the same backend,
 ports in their own library. `tinyxp diff` must see the fault first where it was planted and judge it a fault,
