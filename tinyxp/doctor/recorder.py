@@ -25,7 +25,7 @@ class Recorder:
     """``record = Recorder()``, then ``x = record("blocks.0.attn.q", x)`` at each trace point.
 
     It takes arrays of NumPy, torch, JAX (also under jax.jit and jax.grad), of every other library with an
-    adapter, and everything that ``numpy.asarray`` takes. Values are copied, so changing them in place later is safe.
+    adapter, and all that ``numpy.asarray`` takes. Values are copied, so changing them in place later is safe.
     bfloat16 is stored as float32, which holds all its values.
     """
 

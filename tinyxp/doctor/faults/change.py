@@ -29,7 +29,7 @@ See = Callable[[str, Any], np.ndarray]
 class Place:
     """What a tap may read: the values computed so far, and what computes them.
 
-    ``points`` maps the kind of a trace point to its value. In addition, ``input`` is what the block reads, and
+    ``points`` maps the kind of a trace point to its value. Also, ``input`` is what the block reads, and
     ``tokens`` are the rows of the embedding.
     """
 
