@@ -12,6 +12,9 @@ GENERATE := $(BIN)/tinyxp generate "$$STORY" -m $(SMOLLM2) -n $(TOKENS) --stats
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TINYXP_TEST_SMOLLM2=$(abspath $(SMOLLM2)) \
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
+PROSE := README.md docs/architecture.md docs/backends.md docs/formats.md docs/install.md docs/library.md docs/testing.md \
+	tools/prose.py examples/faulty_port.py
+
 .PHONY: demo demo-smollm2 demo-all test test-long lint check conformance mutants bench bench-check docs clean
 .DELETE_ON_ERROR:
 
@@ -50,13 +53,15 @@ conformance: .venv/test
 			--skips-file tests/conformance/$$library-skips.txt -o xfail_strict=true --max-examples 5 || exit 1; \
 	done
 
-# Named mutants against the laws, then every mutant that mutmut makes of the core against laws and tests.
-# mutmut keeps verdicts when tests change, so it starts afresh.
+# Named mutants against the laws. Then mutmut's changes of the core, and a sample of those of other packages,
+# against laws and tests. mutmut keeps verdicts when tests change, so it starts afresh.
+CORE := $(foreach name,cache joint model ops rope sampling,'tinyxp.$(name).*')
 mutants: .venv/mutation
-	$(BIN)/tinyxp check --mutants --markdown > .cache/mutants.md && mv .cache/mutants.md docs/mutants.md
+	$(BIN)/python -m tools.mutants --style markdown > .cache/mutants.md && mv .cache/mutants.md docs/mutants.md
 	rm -rf mutants
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/mutmut run --max-children 2 > .cache/mutmut.log
-	$(BIN)/python tests/mutation/report.py > docs/mutmut.md
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run --max-children 2 $(CORE) > .cache/mutmut.log
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run --max-children 2 $$($(BIN)/python -m tools.mutation.scope) >> .cache/mutmut.log
+	$(BIN)/python -m tools.mutation.report > docs/mutmut.md
 
 # Three runs by turns; nothing else should be running.
 bench: .venv/test $(SMOLLM2)
@@ -67,14 +72,16 @@ bench-check: .venv/test
 	$(BIN)/python -W ignore -m benchmarks --runs 1 --check
 
 docs: .venv/test
-	$(BIN)/python -m tinyxp.testing.catalogue > docs/laws.md
-	$(BIN)/python -m tinyxp.testing.recording > docs/array-api.md
+	$(BIN)/python -m tests.test_readme
+	$(BIN)/python -m tools.catalogue > docs/laws.md
+	$(BIN)/python -m tools.array_api > docs/array-api.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.doctor.planted.page > .cache/faults.md && mv .cache/faults.md docs/faults.md
 
 lint: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.prose $(PROSE)
 
 .venv/core: pyproject.toml constraints.txt
 	@echo 'installing tinyxp into .venv'

@@ -15,7 +15,7 @@ from tinyxp.registry import Backend
 
 
 class JaxBackend(Backend):
-    """jax.numpy is a standard namespace by itself; devices follow the arrays, so creation is told none."""
+    """jax.numpy conforms to the standard. Devices follow the arrays, so creation functions get none."""
 
     eager = False
     has_gradients = True
@@ -66,8 +66,8 @@ class JaxBackend(Backend):
     def device(self, device: Any) -> Any:
         if not isinstance(device, str):
             return device
-        found = {str(d): d for d in jax.devices()} | {d.platform: d for d in reversed(jax.devices())}
-        return found[device] if device in found else super().device(device)
+        known = {str(d): d for d in jax.devices()} | {d.platform: d for d in reversed(jax.devices())}
+        return known[device] if device in known else super().device(device)
 
     def device_of(self, x: Any) -> Any:
         return None
@@ -85,8 +85,8 @@ class JaxBackend(Backend):
         if self.is_concrete(x):
             callback(self.to_numpy(x))
             return
-        # Runs under jax.grad too, which an io_callback does not, and where nothing uses x, where XLA would
-        # drop a pure_callback. Under jax.vmap there is a call for each index.
+        # It runs under jax.grad, unlike an io_callback, and if nothing uses x, unlike a pure_callback. Under
+        # jax.vmap there is a call for each index.
         jax.debug.callback(lambda values: callback(np.array(values)), x)
 
     def await_callbacks(self) -> None:

@@ -32,7 +32,7 @@ def _kept_apart(x: jax.Array) -> jax.Array:
 
 
 def write_cache(cache: Any, new: jax.Array, start: Any, slots: Any, *, xp: Any) -> Any:
-    """``tinyxp.ops.write_cache``, in place where XLA may: new must fit between start and the last slot."""
+    """``tinyxp.ops.write_cache``, in place if XLA can: new must fit between start and the last slot."""
     if not isinstance(cache, Layer):
         return jax.lax.dynamic_update_slice_in_dim(cache, new, start, axis=2)
     zero = jnp.zeros_like(start)

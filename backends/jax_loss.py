@@ -46,7 +46,7 @@ def _with_gradient(
     def rows(dweight: Any, block: Any) -> Any:
         x, index, share = block
         logits = (x @ weight.T).astype(wide)
-        logits = logits - logits.max(1, keepdims=True)  # where small losses keep their digits
+        logits = logits - logits.max(1, keepdims=True)  # so that small losses keep their digits
         e = jnp.exp(logits)
         sums = e.sum(1)
         chosen = jnp.take_along_axis(logits, index[:, None], 1)[:, 0]

@@ -1,4 +1,4 @@
-"""MLX: its namespace lacks the standard's ``bool``, ``device=`` and others; they are put in here."""
+"""MLX: its namespace lacks the standard's ``bool``, ``device=`` and others; this adds them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _cumulative_sum(x: mx.array, *, axis: int) -> mx.array:
 
 
 class _Namespace(ModuleType):
-    """mlx.core, with what the standard has more."""
+    """mlx.core, with the names of the standard that it lacks."""
 
     bool = mx.bool_
     asarray = staticmethod(_asarray)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import mparray as xp
+import mpmath
 import numpy as np
 
 from tinyxp.registry import Backend
@@ -21,3 +22,8 @@ class MPArrayBackend(Backend):
 
 
 backend = MPArrayBackend("mparray", xp)
+
+
+def digits(count: int) -> Any:
+    """Return a context in which arithmetic has ``count`` decimal digits."""
+    return mpmath.workdps(count)

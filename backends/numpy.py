@@ -13,7 +13,7 @@ from tinyxp.registry import Backend
 
 
 class NumpyBackend(Backend):
-    """NumPy's own namespace is a standard one from 2.3 on."""
+    """NumPy's own namespace conforms to the standard from 2.3 on."""
 
     has_views = True
 

@@ -17,16 +17,16 @@ from tinyxp.registry import Backend
 
 
 def _namespace() -> ModuleType:
-    """array_api_compat's, without its promotion of mixed dtypes, which costs time and which the model never
-    asks for.
+    """Return array_api_compat's namespace without its promotion of mixed dtypes: it costs time and the model
+    never mixes them.
     """
-    found = ModuleType("torch")
+    namespace = ModuleType("torch")
     kept = ("__array_api_version__", "__array_namespace_info__")
     public = {name: x for name, x in vars(compat).items() if name in kept or not name.startswith("__")}
-    vars(found).update(public | {"matmul": torch.matmul, "where": torch.where})
+    vars(namespace).update(public | {"matmul": torch.matmul, "where": torch.where})
     for function in (concat, matrix_transpose, permute_dims, reshape, result_type):
-        setattr(found, function.__name__, function)
-    return found
+        setattr(namespace, function.__name__, function)
+    return namespace
 
 
 def concat(arrays: Sequence[torch.Tensor], /, *, axis: int | None = 0) -> torch.Tensor:
@@ -91,12 +91,12 @@ class TorchBackend(Backend):
 
     def devices(self) -> list[str]:
         accelerator = torch.accelerator.current_accelerator(check_available=True)
-        found = (
+        accelerators = (
             []
             if accelerator is None
             else [f"{accelerator.type}:{i}" for i in range(torch.accelerator.device_count())]
         )
-        return ["cpu", *found, "meta"]
+        return ["cpu", *accelerators, "meta"]
 
     def join_views(self, arrays: Sequence[torch.Tensor]) -> torch.Tensor | None:
         first, end = arrays[0], arrays[0].data_ptr()

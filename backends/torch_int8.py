@@ -14,11 +14,11 @@ from tinyxp.params import Params
 FEW = 16
 """Up to how many rows torch's own product of bfloat16 and int8 is faster than undoing the matrix first."""
 WHOLE = 16
-"""Its loops take so many columns at a time, and do not look where a row ends."""
+"""Its loops take this many columns at a time, and read beyond the end of a row of another width."""
 
 
 class Int8(NamedTuple):
-    """A matrix as round(w / scale) in -127 to 127, where the largest of each row is 127."""
+    """A matrix as round(w / scale), in -127 to 127; the largest of each row is 127."""
 
     values: torch.Tensor  # (o, i) int8
     scale: torch.Tensor  # (o,) bfloat16
@@ -36,7 +36,7 @@ class Int8(NamedTuple):
         return self.values.nbytes + self.scale.nbytes
 
     def dequantize(self) -> torch.Tensor:
-        """The matrix that it stands for, in bfloat16. (o, i)."""
+        """Return the matrix that it represents, in bfloat16. (o, i)."""
         return self.values.to(torch.bfloat16) * self.scale[:, None]
 
 

@@ -55,7 +55,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             rows = slice(at, at + ROWS)
             each, index = share[rows, None], torch.where(counted[rows], targets[rows], 0)[:, None]
             logits = (x[rows] @ weight.T).to(wide)
-            logits -= logits.amax(1, keepdim=True)  # where small losses keep their digits
+            logits -= logits.amax(1, keepdim=True)  # so that small losses keep their digits
             chosen = logits.gather(1, index)
             e = logits.exp_()
             sums = e.sum(1, keepdim=True)

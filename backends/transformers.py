@@ -17,7 +17,7 @@ import transformers
 from transformers.utils import logging
 
 from tinyxp.config import Config
-from tinyxp.formats.huggingface import layout
+from tinyxp.formats.huggingface import list_rules
 from tinyxp.params import Params
 from tinyxp.registry import backend_of
 
@@ -30,7 +30,7 @@ def model(params: Params, dtype: str = "float32") -> Any:
     network = _empty(params.config, dtype)
     backend = backend_of(params["embed.weight"])
     arrays = {name: backend.to_numpy(x) for name, x in params.items()}
-    rules = layout(params.config)
+    rules = list_rules(params.config)
     state = {
         rule.name: torch.tensor(rule.join([arrays[target] for target in rule.targets])).to(network.dtype)
         for rule in rules

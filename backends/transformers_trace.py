@@ -24,7 +24,7 @@ from tinyxp import registry
 from tinyxp.dtypes import dtype_name
 from tinyxp.errors import CheckpointError, UnsupportedModelError
 from tinyxp.formats import load
-from tinyxp.formats.included import included
+from tinyxp.formats.bundled import find_bundled
 from tinyxp.inputs import Bounds, as_host_integers, as_host_mask
 
 from .torch_hooks import on_input, on_output
@@ -149,7 +149,7 @@ def open_model(path: str | os.PathLike[str], dtype: str | None = None) -> Any:
     """
     if dtype is not None:
         registry.backend("torch").dtype(dtype)
-    folder = Path(path) if Path(path).exists() else included(path)
+    folder = Path(path) if Path(path).exists() else find_bundled(path)
     if folder is None or not folder.is_dir():
         params = load(path)
         return model(params, dtype or dtype_name(params.dtype))

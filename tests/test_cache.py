@@ -223,7 +223,7 @@ def test_a_cache_of_another_model(other: Config) -> None:
 
 def test_a_cache_of_another_dtype() -> None:
     params = drawn(LLAMA_CONFIG)
-    with pytest.raises(ValueError, match=r"in float64; the parameters want .* in float32"):
+    with pytest.raises(ValueError, match=r"in float64; the parameters need .* in float32"):
         extend(params, [[1]], new_cache(params.to(dtype="float64"), 1, 4))
 
 

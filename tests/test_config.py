@@ -41,6 +41,7 @@ def test_defaults() -> None:
         "attn_bias": False,
         "attn_out_bias": False,
         "mlp_bias": False,
+        "head_bias": False,
     }
 
 

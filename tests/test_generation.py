@@ -13,7 +13,7 @@ import tinyxp
 from tests.reference import GPT2_CONFIG, IDS, LLAMA_CONFIG, drawn, filled, host
 from tinyxp import Config, Params, forward, generate, stream
 from tinyxp.decoding import CHUNK
-from tinyxp.generation import AHEAD
+from tinyxp.generation import ROOM
 from tinyxp.shapes import parameter_shapes
 
 SCRIPT_CONFIG = Config(
@@ -216,7 +216,7 @@ def test_a_cache_grows_while_rows_of_unequal_length_go_on(backend: tinyxp.Backen
     ids = np.random.default_rng(0).integers(0, 16, (2, CHUNK + 40))
     mask = np.ones(ids.shape, dtype=bool)
     mask[1, 30:] = False  # the second row's last real column lies in the first chunk
-    new = host(generate(params, ids, AHEAD + 40, mask=mask, xp=backend.xp)).tolist()
+    new = host(generate(params, ids, ROOM + 40, mask=mask, xp=backend.xp)).tolist()
     for row, made in zip([ids[0].tolist(), ids[1, :30].tolist()], new, strict=True):
         assert len(set(made)) > 2
         logits = forward(params.to(dtype="float64"), [row + made])[0]

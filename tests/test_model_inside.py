@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tinyxp.formats.included import included
+from tinyxp.formats.bundled import find_bundled
 from tinyxp.text.corpus import clean_gutenberg, decode_text
 from tinyxp.train import evaluate
 
@@ -65,7 +65,7 @@ def tokenizer() -> tinyxp.text.base.Tokenizer:
 
 
 def test_it_has_its_name_and_is_small() -> None:
-    assert included("holmes") == FOLDER
+    assert find_bundled("holmes") == FOLDER
     files = {path.name: path.stat().st_size for path in FOLDER.iterdir()}
     assert files.keys() == FILES
     assert sum(files.values()) <= 3_900_000

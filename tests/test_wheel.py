@@ -32,8 +32,10 @@ def test_every_module_is_in_the_wheel_and_nothing_is_at_its_top_level(wheel: zip
     library = {f"tinyxp/{path.relative_to(ROOT / 'tinyxp')}" for path in (ROOT / "tinyxp").rglob("*.py")}
     adapters = {f"tinyxp/backends/{path.name}" for path in (ROOT / "backends").glob("*.py")}
     models = {f"tinyxp/{path.relative_to(ROOT / 'tinyxp')}" for path in (ROOT / "tinyxp/models").glob("*/*")}
-    assert inside == library | adapters | models | {"tinyxp/py.typed"}
+    assets = {f"tinyxp/html/assets/{path.name}" for path in (ROOT / "tinyxp/html/assets").iterdir()}
+    assert inside == library | adapters | models | assets | {"tinyxp/py.typed"}
     assert "tinyxp/models/holmes/model.safetensors" in models
+    assert {f"tinyxp/html/assets/page.{kind}" for kind in ("css", "js")} <= assets
 
 
 def test_the_models_take_at_most_4_mb(wheel: zipfile.ZipFile) -> None:

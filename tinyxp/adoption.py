@@ -1,4 +1,4 @@
-"""Array namespaces that nobody has written an adapter for: one that keeps to the standard needs none."""
+"""Array namespaces without an adapter: a namespace that conforms to the standard needs none."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tinyxp.registry import Backend
 
 
 def adopt(name: str) -> Backend:
-    """The backend of this name, or, for any other namespace that can be imported, a plain one, registered.
+    """Return the backend of this name, or register a plain one for any other importable namespace.
 
-    Raises ValueError where ``name`` is neither, or names a module whose arrays do not say that they are its
-    own; ImportError as ``tinyxp.backend`` does.
+    Raise ValueError if ``name`` is neither, or is a module whose arrays do not name it as their namespace.
+    Raise ImportError if a known backend cannot be loaded.
     """
     try:
         return registry.backend(name)
@@ -27,11 +27,11 @@ def adopt(name: str) -> Backend:
         if f"{name}.".startswith(f"{error.name}."):
             raise unknown from None
         raise
-    found = Backend(name, module)
-    if not hasattr(module, "asarray") or not found.is_array(module.asarray([0.0])):
+    adapter = Backend(name, module)
+    if not hasattr(module, "asarray") or not adapter.is_array(module.asarray([0.0])):
         raise ValueError(
             f"backend is {name!r}, a module whose arrays, if it has any, do not name it as their "
             "__array_namespace__; it needs an adapter"
         )
-    registry.register(found)
-    return found
+    registry.register(adapter)
+    return adapter

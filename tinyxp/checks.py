@@ -17,7 +17,7 @@ def is_integer(value: Any) -> bool:
 
 
 def as_integer(field: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
-    """value as an int; ValueError where it is none, is below low, or is high or more."""
+    """Return value as an int; ValueError if it is none, is below low, or is high or more."""
     if is_integer(value):
         number = operator.index(value)
         if (low is None or number >= low) and (high is None or number < high):
@@ -38,14 +38,14 @@ def is_number(value: Any) -> bool:
 
 
 def as_positive(field: str, value: Any) -> float:
-    """value as a float; ValueError where it is no finite number above 0."""
+    """Return value as a float; ValueError if it is no finite number above 0."""
     if not is_number(value) or not float(value) > 0.0:
         raise ValueError(f"{field} is {value!r}; it must be a finite number above 0")
     return float(value)
 
 
 def as_flag(field: str, value: Any) -> bool:
-    """value, True or False; ValueError for anything else."""
+    """Return value if it is True or False; ValueError for anything else."""
     if not isinstance(value, bool):
         raise ValueError(f"{field} is {value!r}; it must be True or False")
     return value

@@ -36,10 +36,10 @@ MLPS = {
 
 @dataclass(frozen=True, kw_only=True)
 class RopeScaling:
-    """How rotary frequencies are stretched for contexts longer than the first training's.
+    """How rotary frequencies are stretched for contexts longer than the original training context.
 
     ``linear`` divides every frequency by ``factor`` (kaiokendev, 2023). ``llama3`` divides those of long
-    wavelengths by ``factor``, keeps those of short ones and blends between, where long and short are
+    wavelengths by ``factor``, keeps those of short ones and blends in between. Long and short are
     ``original_max_seq_len / low_freq_factor`` and ``/ high_freq_factor`` (Llama 3.1, 2024).
     """
 
@@ -66,7 +66,7 @@ class RopeScaling:
 
     @classmethod
     def parse(cls, value: RopeScaling | Mapping[str, Any] | None) -> RopeScaling | None:
-        """Hugging Face's dict (``rope_type``, or ``type`` of old) -> RopeScaling, or None for the default."""
+        """Return a RopeScaling from Hugging Face's dict (``rope_type`` or ``type``) or None."""
         if value is None or isinstance(value, RopeScaling):
             return value
         if not isinstance(value, Mapping):
@@ -81,10 +81,10 @@ class RopeScaling:
         unknown = sorted(map(str, given.keys() - {f.name for f in fields(cls)}))
         if unknown:
             raise ValueError(f"rope_scaling has unknown keys {unknown}")
-        wanted = ["factor"]
+        required = ["factor"]
         if kind == "llama3":
-            wanted += ["low_freq_factor", "high_freq_factor", "original_max_seq_len"]
-        missing = [name for name in wanted if name not in given]
+            required += ["low_freq_factor", "high_freq_factor", "original_max_seq_len"]
+        missing = [name for name in required if name not in given]
         if kind in ("linear", "llama3") and missing:
             raise ValueError(f"rope_scaling of type {kind!r} lacks {missing}")
         return cls(rope_type=str(kind), **{"factor": 1.0, **given})
@@ -92,7 +92,7 @@ class RopeScaling:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A decoder-only transformer of the GPT-2 or Llama family, or a mixture of their parts.
+    """A decoder-only transformer: the GPT-2 or Llama family, or any mixture of their parts.
 
     The defaults are a Llama-family model of 26,784 parameters.
 
@@ -156,16 +156,16 @@ class Config:
 
     @classmethod
     def preset(cls, name: str) -> Config:
-        """The configuration of a published model: tiny, gpt2, gpt2-untied, smollm2-135m, qwen2-0.5b, book."""
+        """Return the config of a published model: tiny, gpt2, gpt2-untied, smollm2-135m, qwen2-0.5b, book."""
         if not isinstance(name, str) or name not in PRESETS:
             raise ValueError(f"preset is {name!r}; known are {', '.join(sorted(PRESETS))}")
         return cls(**PRESETS[name])
 
     @classmethod
     def from_hf(cls, source: Mapping[str, Any] | str | os.PathLike[str]) -> Config:
-        """Hugging Face's config.json (its dict, the file, or its folder) -> Config.
+        """Return a Config from Hugging Face's config.json: its dict, the file, or its folder.
 
-        Raises UnsupportedModelError naming the key that asks for what this decoder does not compute,
+        Raise UnsupportedModelError naming the key that requests what this decoder does not compute,
         CheckpointError for a file that is not a config, ValueError for contradictory values.
         """
         from tinyxp.formats.hf_config import config_from_hf
@@ -173,14 +173,14 @@ class Config:
         return config_from_hf(source)
 
     def to_hf(self) -> dict[str, Any]:
-        """Hugging Face's config.json for this model; UnsupportedModelError where no class there fits."""
+        """Return Hugging Face's config.json for this model; UnsupportedModelError if no class there fits."""
         from tinyxp.formats.hf_config import config_to_hf
 
         return config_to_hf(self)
 
 
 def _set(record: Config | RopeScaling, name: str, value: Any) -> None:
-    """Puts a checked value, such as an int for a NumPy integer, into a frozen record."""
+    """Set a checked value, such as an int for a NumPy integer, in a frozen record."""
     object.__setattr__(record, name, value)
 
 

@@ -1,4 +1,4 @@
-"""Files, carefully: checked before they are read, written beside their name and renamed."""
+"""Safe file access: check files before reading them, replace them only once the new content is complete."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ import numpy as np
 
 from tinyxp.errors import CheckpointError, UnsupportedModelError
 
-FILE_LIMIT = 1 << 30  # weights named by mistake are not read into memory
+FILE_LIMIT = 1 << 30
+"""Bytes that are read into memory at most, so that weights named by mistake are not."""
 JSON_LIMIT = 16 << 20
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Turns what reading a bad file raises into one CheckpointError that names ``path``."""
+def name_in_errors(path: Path) -> Iterator[None]:
+    """Turn an error of reading a bad file into one CheckpointError that begins with ``path``."""
     try:
         yield
     except (CheckpointError, UnsupportedModelError) as error:
@@ -36,8 +37,8 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def exists(path: Path) -> bool:
-    """Whether anything is there; CheckpointError where that cannot be found out."""
-    with naming(path):
+    """Return whether ``path`` exists; raise CheckpointError if the system cannot tell."""
+    with name_in_errors(path):
         try:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -46,25 +47,25 @@ def exists(path: Path) -> bool:
 
 
 def file_size(path: Path) -> int:
-    """The size of a regular file that is not empty; CheckpointError or OSError for anything else."""
-    found = os.stat(path)
-    if stat.S_ISDIR(found.st_mode):
+    """Return the size of a regular file that is not empty; CheckpointError or OSError for anything else."""
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
         raise CheckpointError("is a folder, not a file")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise CheckpointError("is not a regular file")  # reading a pipe or a device may never end
-    if found.st_size == 0:
+    if status.st_size == 0:
         raise CheckpointError("is empty")
-    return found.st_size
+    return status.st_size
 
 
 def map_file(path: Path) -> np.ndarray:
-    """The bytes of a file, mapped copy-on-write: torch and JAX want memory that may be written."""
+    """Map the bytes of a file copy-on-write: torch and JAX need memory that they may write."""
     file_size(path)
     return np.asarray(np.memmap(path, dtype=np.uint8, mode="c"))
 
 
 def pickle_error(path: Path) -> CheckpointError:
-    """Pickles can run anything when they are read: says how to convert one without that."""
+    """Return the error for a pickle, with a safe way to convert it: reading one can run any code."""
     return CheckpointError(
         f"{path}: pickles are not read, since reading one can run any code; with torch installed, convert it "
         f'safely in its folder: python -c "import torch, safetensors.torch as s; '
@@ -74,100 +75,101 @@ def pickle_error(path: Path) -> CheckpointError:
 
 
 def read_bytes(path: Path, limit: int = FILE_LIMIT) -> bytes:
-    """The bytes of a regular file of up to ``limit`` bytes; CheckpointError or OSError for anything else."""
+    """Read a regular file of up to ``limit`` bytes; CheckpointError or OSError for anything else."""
     if (size := file_size(path)) > limit:
-        raise CheckpointError(f"is {size:,} bytes long; up to {limit:,} are read")
+        raise CheckpointError(f"is {size:,} bytes long; the limit is {limit:,}")
     return path.read_bytes()
 
 
 def read_json(path: Path, limit: int = JSON_LIMIT) -> dict[str, Any]:
-    """A JSON object of a reasonable size; CheckpointError naming the file for anything else."""
-    with naming(path):
+    """Read a JSON object of up to ``limit`` bytes; CheckpointError naming the file for anything else."""
+    with name_in_errors(path):
         return parse_json(read_bytes(path, limit))
 
 
 def parse_json(data: bytes) -> dict[str, Any]:
-    """A JSON object in UTF-8 whose keys stand once each; else CheckpointError."""
+    """Parse a JSON object in UTF-8 without repeated keys; CheckpointError for anything else."""
     try:
-        found = json.loads(str(data, "utf-8"), object_pairs_hook=_unique)
+        value = json.loads(str(data, "utf-8"), object_pairs_hook=_build_object)
     except CheckpointError:
         raise
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise CheckpointError(f"holds a JSON {type(found).__name__}, not an object")
-    return found
+    if not isinstance(value, dict):
+        raise CheckpointError(f"holds a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        [(repeated, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise CheckpointError(f"has the key {repeated[:100]!r} twice")
+    return values
 
 
 def check_name(name: str) -> str:
-    """A name of a file's own choosing, fit to be printed: no line breaks, no terminal's escapes."""
+    """Return a name from a file if it is safe to print: no line breaks, no terminal escapes."""
     if not name.isprintable():
         raise CheckpointError(f"has the name {name[:100]!r}, which is not printable")
     return name
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise CheckpointError(f"has the key {twice[:100]!r} twice")
-    return found
-
-
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A new file that takes ``path``'s name once it is whole, and vanishes where anything goes wrong.
+    """Open a temporary file that is renamed to ``path`` on success and deleted on any error.
 
-    A link stays one, and its target is replaced; ValueError for what is neither a file nor not there.
+    A symbolic link stays; its target is replaced. Raises ValueError if ``path`` exists but is not a file.
     """
-    asked, path = path, path.resolve() if path.is_symlink() else path
+    requested, path = path, path.resolve() if path.is_symlink() else path
     if not path.name or (path.exists() and not path.is_file()):
-        raise ValueError(f"{asked}: is not a regular file")
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        raise ValueError(f"{requested}: is not a regular file")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with beside.open("xb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException as error:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
-        # What a full disk raises names no file, and nobody asked for the one beside.
-        ours = (None, os.fspath(beside))
-        if isinstance(error, OSError) and error.errno is not None and error.filename in ours:
-            error.filename = os.fspath(asked)
+            temporary.unlink()
+        # A full disk names no file; other errors name the temporary file, which the caller does not know.
+        own_names = (None, os.fspath(temporary))
+        if isinstance(error, OSError) and error.errno is not None and error.filename in own_names:
+            error.filename = os.fspath(requested)
         raise
 
 
 @contextmanager
-def folder(path: Path) -> Iterator[None]:
-    """A folder to write in; what had to be made for it is removed again where anything goes wrong."""
-    made = [p for p in (path, *path.parents) if not p.exists()]
+def make_folder(path: Path) -> Iterator[None]:
+    """Create a folder and its parents; on any error, remove the ones that were created."""
+    created = [p for p in (path, *path.parents) if not p.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException:
-        for p in made:
+        for p in created:
             with suppress(OSError):
                 p.rmdir()
         raise
 
 
-def floats(data: np.ndarray, offset: int, kind: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Numbers of dtype ``kind`` as files keep them; bfloat16 becomes float32, which holds each of its values.
+def decode_floats(data: np.ndarray, offset: int, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Read little-endian numbers of dtype ``kind`` from the bytes ``data`` at ``offset``.
 
-    They stay where they lie in ``data`` if that is aligned and in the machine's byte order.
+    bfloat16 becomes float32, which represents every bfloat16 exactly. Other dtypes are views of ``data`` if
+    it is aligned and the machine is little-endian.
     """
     dtype = np.dtype("u2" if kind == "bfloat16" else kind).newbyteorder("<")
-    found: np.ndarray = np.ndarray(shape, dtype, data, offset)
+    values: np.ndarray = np.ndarray(shape, dtype, data, offset)
     if kind == "bfloat16":  # the upper half of the float32
-        return (found.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return found.astype(found.dtype.newbyteorder("="), copy=not found.flags.aligned)
+        return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return values.astype(values.dtype.newbyteorder("="), copy=not values.flags.aligned)
 
 
-def stored(values: np.ndarray, kind: str) -> np.ndarray:
-    """The inverse of ``floats``: values in C order and little-endian, bfloat16 as its bits."""
+def encode_floats(values: np.ndarray, kind: str) -> np.ndarray:
+    """Invert ``decode_floats``: values in C order and little-endian, bfloat16 as its bits."""
     if kind == "bfloat16":
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32) >> np.uint32(16)
         return bits.astype("<u2")

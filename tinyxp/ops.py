@@ -1,7 +1,7 @@
 """The arithmetic of a decoder: pure functions of arrays, in the Python array API standard alone.
 
-Every function takes its namespace as ``xp``, and returns the dtype of its first argument unless it says
-otherwise. Shapes are written with the letters of ``model.py``. A backend may bring faster twins of the
+Every function takes its namespace as ``xp`` and returns the dtype of its first argument unless its docstring
+says otherwise. The letters of shapes are those of ``model.py``. An engine may bring faster kernels for the
 functions in ``Kernels``.
 """
 
@@ -20,17 +20,17 @@ IGNORED = -100
 
 
 def cast(x: Array, dtype: Any, *, xp: Namespace) -> Array:
-    """x in ``dtype``; x itself where it has it already."""
+    """Return x in ``dtype``; x itself if it has that dtype already."""
     return x if x.dtype == dtype else xp.astype(x, dtype)
 
 
 def widen(x: Array, *, xp: Namespace) -> Array:
-    """x in float32, or in its own dtype where that is wider: what sums, exponentials and norms need."""
+    """Return x in float32, or in its own dtype if that is wider, for sums, exponentials and norms."""
     return cast(x, xp.result_type(x.dtype, xp.float32), xp=xp)
 
 
 def untapped(name: str, x: Array, /) -> Array:
-    """The tap that looks at nothing."""
+    """Return x: the tap that does nothing."""
     return x
 
 
@@ -80,8 +80,8 @@ def rms_norm(x: Array, weight: Array, eps: float, *, xp: Namespace) -> Array:
 def softmax(x: Array, *, xp: Namespace, visible: Array | None = None, axis: int = -1) -> Array:
     """exp(x) / sum(exp(x)) along ``axis``, in float32 at least; x may reach half of the largest float.
 
-    Where ``visible`` (bool, broadcastable to x) is False the result is exactly 0; where all of a row is
-    invisible the row is zeros, and so is its gradient.
+    The result is exactly 0 for entries that ``visible`` (bool, broadcastable to x) excludes. A row without
+    a visible entry is zeros, and so is its gradient.
     """
     wide = widen(x, xp=xp)
     if visible is not None:
@@ -122,8 +122,8 @@ def relu2(x: Array, *, xp: Namespace) -> Array:
 def erf(x: Array, *, xp: Namespace) -> Array:
     """2/sqrt(pi) times the integral of exp(-u^2) from 0 to x, elementwise, within 3e-15.
 
-    The standard has no erf, so it is integrated: Gauss-Legendre on [0, x], 24 nodes; beyond 6 it is 1 to the
-    last digit of float64.
+    The standard has no erf, so it is integrated by Gauss-Legendre on [0, x] with 24 nodes. Beyond 6 it is 1
+    to the last digit of float64.
     """
     near = (x > -6.0) & (x < 6.0)
     held = xp.where(near, x, 0.0)
@@ -162,7 +162,7 @@ def attention(q: Array, k: Array, v: Array, visible: Array, *, xp: Namespace, ta
     """
     b, h, t, hd = q.shape
     g, s = k.shape[1], k.shape[2]
-    grouped = xp.reshape(q, (b, g, h // g * t, hd))  # the queries that share a key head, one below another
+    grouped = xp.reshape(q, (b, g, h // g * t, hd))  # queries that share a key head in one matrix
     product = xp.matmul(widen(grouped, xp=xp), xp.matrix_transpose(widen(k, xp=xp)))
     scores = cast(xp.reshape(product, (b, h, t, s)) * (1.0 / math.sqrt(hd)), q.dtype, xp=xp)
     scores = tap("scores", scores)
@@ -184,13 +184,13 @@ def write_cache(cache: Array, new: Array, start: Array | int, slots: Array, *, x
 
 
 def cross_entropy(logits: Array, targets: Array, *, xp: Namespace) -> Array:
-    """Mean of logsumexp(l) - l[target], in nats, over the targets that are not -100; 0 where none is.
+    """Mean of logsumexp(l) - l[target], in nats, over the targets that are not -100; 0 if there is none.
 
     logits (b, t, n), targets (b, t) integers -> () in float32 at least.
     """
     wide = widen(logits, xp=xp)
     counted = xp.not_equal(targets, IGNORED)
-    below_top = wide - xp.max(wide, axis=-1, keepdims=True)  # where small losses keep their digits
+    below_top = wide - xp.max(wide, axis=-1, keepdims=True)  # so that small losses keep their digits
     index = xp.where(counted, targets, 0)[..., None]
     chosen = xp.take_along_axis(below_top, index, axis=-1)[..., 0]
     losses = xp.where(counted, xp.log(xp.sum(xp.exp(below_top), axis=-1)) - chosen, 0.0)
@@ -216,7 +216,7 @@ def linear_cross_entropy(
 
 
 class Kernels(NamedTuple):
-    """The functions that a backend or a caller may replace, each by one of the same signature."""
+    """The functions that an engine or a caller may replace, each by one of the same signature."""
 
     linear: Callable[..., Array] = linear
     project: Callable[..., list[Array]] = project

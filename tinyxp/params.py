@@ -17,9 +17,9 @@ from tinyxp.typing import Array, Namespace
 class Params(Mapping[str, Array]):
     """The weights of one model: a read-only mapping name -> array, with ``config`` and ``xp``.
 
-    Raises ValueError listing the names that are missing or unknown, or naming a shape that contradicts the
-    config. A pytree of JAX and of torch, its config static, so that jit and gradients take it as it is;
-    a gradient is a Params too.
+    Raise ValueError listing the names that are missing or unknown, or naming a shape that contradicts the
+    config. A pytree of JAX and of torch with a static config, so that jit and gradients take it as it is.
+    A gradient is a Params too.
     """
 
     __slots__ = ("__weakref__", "_arrays", "_backend", "_blocks", "_static", "config")
@@ -62,12 +62,12 @@ class Params(Mapping[str, Array]):
             object.__setattr__(self, slot, value)
 
     def _flatten(self) -> tuple[list[Array], tuple[tuple[str, ...], Config]]:
-        """What a pytree takes apart: the leaves, and the static rest, the same object every time."""
+        """Return the leaves of the pytree and its static part, the same object every time."""
         return list(self._arrays.values()), self._static
 
     @classmethod
     def _unflatten(cls, leaves: Any, static: tuple[tuple[str, ...], Config]) -> Params:
-        """Puts them together again; the leaves may be another library's arrays, tracers or anything."""
+        """Rebuild Params from leaves, which may be another library's arrays, tracers or anything."""
         self = object.__new__(cls)
         arrays = dict(zip(static[0], leaves, strict=True))
         self._set(arrays, static, registry.owner_of(arrays[static[0][0]]))
@@ -110,7 +110,7 @@ class Params(Mapping[str, Array]):
     def __reduce__(self) -> tuple[Any, ...]:
         arrays = dict(self._arrays)
         if self._backend is not None and self._backend.has_views:
-            # A view of a joint array might be written with the whole of it.
+            # Pickling a view of a joint array might write the whole array.
             arrays = {name: self._backend.xp.asarray(x, copy=True) for name, x in arrays.items()}
         return Params, (arrays, self.config)
 
@@ -131,10 +131,10 @@ class Params(Mapping[str, Array]):
         config: Config,
         rename: Mapping[str, str] | Callable[[str], str | None] | None = None,
     ) -> Params:
-        """Params from weights under other names, each (out, in) as ours are.
+        """Return Params from weights under other names, each (out, in) as ours are.
 
         ``rename`` maps the mapping's names to ours: a dict (names that it lacks stay as they are) or a
-        function, whose None leaves an entry out. Raises ValueError where two names become one.
+        function, which returns None to skip an entry. Raise ValueError if two names become one.
         """
         if not isinstance(mapping, Mapping):
             raise ValueError(f"mapping is a {type(mapping).__name__}; it must map names to arrays")
@@ -149,9 +149,9 @@ class Params(Mapping[str, Array]):
         return cls(arrays, config)
 
     def to(self, xp: Namespace | None = None, *, dtype: str | None = None, device: Any = None) -> Params:
-        """The same parameters as arrays of ``xp``, in ``dtype`` (a name), on ``device``.
+        """Return these parameters as arrays of ``xp``, in ``dtype`` (a name), on ``device``.
 
-        What is left out stays; nothing is copied that need not be, so the two may share memory.
+        What is not given stays as it is. Only what must be is copied, so the two may share memory.
         """
         target = self.backend if xp is None else registry.backend(xp)
         return Params(
@@ -160,14 +160,14 @@ class Params(Mapping[str, Array]):
         )
 
     def block(self, i: int) -> dict[str, Array]:
-        """The parameters of block ``i`` under their names within it, such as ``attn.q.weight``."""
+        """Return the parameters of block ``i`` under their names within it, such as ``attn.q.weight``."""
         if self._blocks is not None:
             return dict(self._blocks[i])
         return {name: self._arrays[f"blocks.{i}.{name}"] for name in block_shapes(self.config)}
 
     @property
     def device(self) -> Any:
-        """Where the embedding lies, as creation functions take it; None where they should be told nothing."""
+        """The embedding's device as creation functions take it; None if they should not be given one."""
         return self.backend.device_of(self._arrays["embed.weight"])
 
     @property
@@ -202,7 +202,7 @@ class Params(Mapping[str, Array]):
 
 
 def _owner(name: str, x: Array) -> Backend:
-    """The library of a parameter; ValueError naming it where it is no floating array of a known one."""
+    """Return the library of a parameter; ValueError naming the parameter if it is no floating array."""
     try:
         owner = registry.backend_of(x)
         dtype_name(x.dtype)

@@ -14,6 +14,11 @@ REFERENCES = "tinyxp.references"  # a name -> a module of independent implementa
 SIDES = "tinyxp.sides"  # the prefix of a spec such as hf:MODEL -> a module that opens and traces models
 RECORDERS = "tinyxp.recorders"  # a library's import name -> a module that puts hooks on its modules
 
+DEFAULT_BACKENDS = ("numpy", "torch", "jax", "strict")
+"""The backends that tests and laws run on unless others are named, if they are installed."""
+TEST_MODULE = "TINYXP_TEST_MODULE"
+"""The environment variable that names the one backend, or array namespace, to test."""
+
 
 @cache
 def entries(group: str) -> dict[str, EntryPoint]:

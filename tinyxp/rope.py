@@ -41,7 +41,7 @@ def scale_linear(frequency: float, scaling: RopeScaling) -> float:
 
 
 def scale_llama3(frequency: float, scaling: RopeScaling) -> float:
-    """Divide the frequencies of long wavelengths by factor, blending to none for short ones (Llama 3.1, 2024)."""
+    """Divide the frequencies of long wavelengths by factor, keep those of short ones (Llama 3.1, 2024)."""
     turns = scaling.original_max_seq_len * frequency / (2.0 * math.pi)  # within the original context
     keep = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
     keep = min(max(keep, 0.0), 1.0)

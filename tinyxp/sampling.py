@@ -29,8 +29,8 @@ def probabilities(
     xp: Namespace,
 ) -> Array:
     """softmax(logits / temperature) over the top_k likeliest tokens, then over the fewest of those whose mass
-    reaches top_p (or comes within 5e-7 of it), at least one. Everything else is exactly 0; of equals the
-    lower ids stay.
+    reaches top_p (or comes within 5e-7 of it), at least one. Everything else is exactly 0. Of equally
+    likely tokens the lower ids stay.
 
     logits (..., n), temperature > 0 -> (..., n), rows summing to 1, in float32 at least.
     (Fan et al., 2018; Holtzman et al., 2019.)
@@ -69,10 +69,10 @@ def draw(probabilities: Array, uniforms: Array, *, xp: Namespace) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler:
-    """How the next token is chosen, on the host in float64, so that it is the same for every backend.
+    """Choose the next token on the host in float64, so that the choice is the same for every backend.
 
     Row r takes its uniforms from ``numpy.random.default_rng([seed, r])``, one a step, so that neither the
-    library nor the other rows matter. Raises ValueError naming the setting and its limit.
+    library nor the other rows matter. Raise ValueError naming the setting and its limit.
     """
 
     temperature: float = 0.0
@@ -91,11 +91,11 @@ class Sampler:
             as_integer("seed", self.seed, low=0)
 
     def streams(self, rows: int) -> list[np.random.Generator]:
-        """Each row's source of uniforms."""
+        """Return each row's source of uniforms."""
         return [np.random.default_rng(None if self.seed is None else [self.seed, row]) for row in range(rows)]
 
     def choose(self, logits: np.ndarray, streams: list[np.random.Generator]) -> np.ndarray:
-        """The next id of each row, which takes one uniform from its stream. logits (b, n) -> (b,)."""
+        """Return the next id of each row, drawn with one uniform of its stream. logits (b, n) -> (b,)."""
         if self.temperature == 0.0:
             return np.asarray(greedy(logits, xp=np))
         with np.errstate(over="ignore"):  # a temperature near 0 sends all but the likeliest to -inf

@@ -12,7 +12,7 @@ from tinyxp.typing import Array, Namespace
 def trace(
     params: Params, ids: Any, *, xp: Namespace | None = None, positions: Any = None, mask: Any = None
 ) -> dict[str, Array]:
-    """Runs ``forward`` and returns trace point -> array, in the order of the computation.
+    """Run ``forward`` and return trace point -> array, in the order of the computation.
 
     Names and shapes: ``embed`` (b, t, d); for each block ``blocks.0.attn_norm``, ``.attn.q``, ``.attn.k``,
     ``.attn.v`` (b, t, heads*hd), ``.attn.q_rotated`` (b, h, t, hd), ``.attn.k_rotated`` (b, g, t, hd), both

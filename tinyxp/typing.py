@@ -1,4 +1,4 @@
-"""The little that strict checking needs to know of an array: any library's arrays pass."""
+"""What strict type checking needs to know of an array: any library's arrays pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Namespace = ModuleType
 
 @runtime_checkable
 class Array(Protocol):
-    """An array of the Python array API standard (2024.12): what the model uses of one."""
+    """An array of the Python array API standard (2024.12): the part of it that the model uses."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -38,6 +38,6 @@ class Array(Protocol):
 
 
 class Tap(Protocol):
-    """A function wrapped around every traced value: sees it under its name, returns what goes on."""
+    """A function around every traced value: it takes the name and the value, and returns a value."""
 
     def __call__(self, name: str, x: Array, /) -> Array: ...

@@ -26,7 +26,7 @@ from tinyxp import Params, forward, ops
 from tinyxp.dtypes import EPSILON
 from tinyxp.testing.laws.reference import exact
 from tinyxp.testing.strategies import random_arrays
-from tinyxp.testing.subject import POOL
+from tinyxp.testing.subjects.decoder import POOL
 
 CONFIGS = {
     "gpt2": GPT2_CONFIG,

@@ -19,7 +19,7 @@ from tinyxp.backends import transformers as theirs
 
 
 def test_it_is_found_as_a_reference() -> None:
-    assert plugins.load(plugins.REFERENCES, "transformers") is theirs
+    assert plugins.load(plugins.REFERENCES, "decoder.transformers") is theirs
 
 
 @pytest.mark.parametrize("family", CONFIGS)

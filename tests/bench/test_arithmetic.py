@@ -7,7 +7,7 @@ import pytest
 
 import tinyxp
 from tinyxp.bench.arithmetic import bytes_read, cache_bytes, matrices, prefill_flops, weight_bytes
-from tinyxp.cli.models import _costs
+from tinyxp.cli.models import estimate_costs
 from tinyxp.config import PRESETS, Config
 
 TINY = Config()
@@ -22,7 +22,7 @@ def test_operations_of_the_smallest_model() -> None:
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_one_token_costs_what_info_says(name: str) -> None:
-    costs = _costs(Config.preset(name), [])
+    costs = estimate_costs(Config.preset(name), [])
     expected = costs["flops_per_token"] + costs["flops_per_token_and_position_seen"]
     assert prefill_flops(Config.preset(name), 1) == expected
 

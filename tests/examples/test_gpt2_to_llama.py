@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tinyxp import Config, model, ops
+from tinyxp import Config, model, ops, rope
+from tinyxp import config as config_module
 from tinyxp.config import GPT2
-from tinyxp.formats.huggingface import layout
+from tinyxp.formats.huggingface import list_rules
 from tinyxp.shapes import block_shapes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gpt2-to-llama.md").read_text(encoding="utf-8")
@@ -27,10 +28,11 @@ def test_program_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_functions_exist() -> None:
-    mentioned = set(re.findall(r"`(ops|model)\.(\w+)`", PAGE)) - {("ops", "py"), ("model", "py")}
-    assert len(mentioned) > 10
+    modules = {"config": config_module, "model": model, "ops": ops, "rope": rope}
+    mentioned = set(re.findall(rf"(?:`|  )({'|'.join(modules)})\.(?!py\b)(\w+)", PAGE))
+    assert len(mentioned) > 15
     for module, name in mentioned:
-        assert hasattr({"ops": ops, "model": model}[module], name), f"{module}.{name}"
+        assert hasattr(modules[module], name), f"{module}.{name}"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,7 @@ def test_names_are_those_of_the_files(config: Config, column: int, prefix: str) 
     page = {row[0][0]: row[column][0] for row in rows if row[0] and row[column]}
     files = {
         ours: rule.name.removeprefix(prefix)
-        for rule in layout(config)
+        for rule in list_rules(config)
         for ours in rule.targets
         if ours.endswith(".weight")
     }

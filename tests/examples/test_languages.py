@@ -66,7 +66,7 @@ def test_what_is_missing_is_one_line(
     said = capsys.readouterr()
     assert stopped.value.code == 2
     reason = {
-        "files": "the ranks of tiktoken's gpt2 cannot be had",
+        "files": "the ranks of tiktoken's gpt2 cannot be read",
         "tiktoken": "the encoding gpt2 needs tiktoken",
     }[missing]
     assert said.err.startswith(f"languages: {reason}; pip install 'tinyxp[hf]'")

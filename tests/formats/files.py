@@ -7,13 +7,35 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 
 from tinyxp import Config, Params
 from tinyxp.config import GPT2, RopeScaling
+from tinyxp.shapes import parameter_shapes
 
-Write = Callable[..., Path]
+SIZES: dict[str, Any] = {
+    "vocab_size": 37,
+    "n_layers": 2,
+    "d_model": 24,
+    "n_heads": 4,
+    "n_kv_heads": 2,
+    "d_ff": 20,
+    "max_seq_len": 32,
+}
+
+
+def draw(config: Config, dtype: str = "float32") -> Params:
+    """A model with matrices of std 0.3, and norms and biases off 1 and 0."""
+    rng = np.random.default_rng(1)
+    return Params(
+        {
+            name: (rng.normal(0, 0.3, shape) + name.endswith("norm.weight")).astype(dtype)
+            for name, shape in parameter_shapes(config).items()
+        },
+        config,
+    )
 
 
 LLAMA3 = RopeScaling(
@@ -151,3 +173,30 @@ WINDOWS: list[dict[str, Any]] = [
     {"layer_types": ["full_attention"] * 31 + ["sliding_attention"]},
 ]
 """Qwen2 files that turn the window on for some of their layers."""
+
+
+def write_gguf(path: Path, architecture: str, metadata: dict[str, Any], tensors: dict[str, Any]) -> Path:
+    """Write a GGUF file; a tensor is an array, or its blocks and their type."""
+    writer = gguf.GGUFWriter(path, architecture)
+    for key, value in metadata.items():
+        name = key if key.startswith(("general.", "tokenizer.")) else f"{architecture}.{key}"
+        if isinstance(value, str):
+            writer.add_string(name, value)
+        elif isinstance(value, bool):
+            writer.add_bool(name, value)
+        elif isinstance(value, int):
+            writer.add_uint32(name, value)
+        elif isinstance(value, float):
+            writer.add_float32(name, value)
+        else:
+            writer.add_array(name, value)
+    for name, tensor in tensors.items():
+        if isinstance(tensor, tuple):
+            writer.add_tensor(name, tensor[0], raw_dtype=tensor[1])
+        else:
+            writer.add_tensor(name, tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path

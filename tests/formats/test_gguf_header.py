@@ -13,7 +13,7 @@ from tinyxp import CheckpointError
 from tinyxp.files import map_file
 from tinyxp.formats.gguf_header import read_header
 
-from .files import Write
+from .files import write_gguf
 
 
 def string(text: str) -> bytes:
@@ -60,7 +60,7 @@ def test_hostile_headers(data: bytes, says: str, tmp_path: Path) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_lists_of_strings_are_read_when_asked_for(write_gguf: Write, tmp_path: Path) -> None:
+def test_lists_of_strings_are_read_when_asked_for(tmp_path: Path) -> None:
     values = {"b": True, "i": 7, "f": 0.5, "s": "é", "l": ["x", ""], "n": [1, -2], "g": [0.5]}
     path = write_gguf(tmp_path / "m.gguf", "llama", values, {"a": np.ones((2, 3), np.float32)})
     expected = {"general.architecture": "llama", **{f"llama.{key}": value for key, value in values.items()}}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +12,8 @@ import pytest
 import tinyxp
 from tinyxp import CheckpointError, Config, Params
 from tinyxp.formats import describe
+
+from .files import SIZES, draw
 
 ORDER = ("attn_norm", "attn.q", "attn.k", "attn.v", "attn.o", "mlp_norm", "mlp.gate", "mlp.down", "mlp.up")
 
@@ -36,8 +36,8 @@ def to_bin(params: Params) -> bytes:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_reads(tied: bool, draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path) -> None:
-    params = draw(Config(**sizes, tie_embeddings=tied))
+def test_reads(tied: bool, tmp_path: Path) -> None:
+    params = draw(Config(**SIZES, tie_embeddings=tied))
     (tmp_path / "m.bin").write_bytes(to_bin(params))
     loaded = tinyxp.load(tmp_path / "m.bin")
     assert loaded.config == params.config
@@ -56,8 +56,8 @@ def test_the_story_model_is_the_same_bit_for_bit(test_data: Path) -> None:
     assert all(np.array_equal(binary[name], folder[name]) for name in folder)
 
 
-def test_the_size_must_be_exact(draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path) -> None:
-    data = to_bin(draw(Config(**sizes)))
+def test_the_size_must_be_exact(tmp_path: Path) -> None:
+    data = to_bin(draw(Config(**SIZES)))
     for bad in (data[:-1], data + b"\0", data[:-4], data[:100], data[:28]):
         (tmp_path / "m.bin").write_bytes(bad)
         with pytest.raises(CheckpointError, match=f"m.bin: is {len(bad):,} bytes long; its llama2.c header"):
@@ -97,7 +97,7 @@ def test_a_width_whose_first_bytes_are_those_of_a_pickle(width: int, tmp_path: P
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_pickles_are_refused_whatever_their_protocol(protocol: int, tmp_path: Path) -> None:
+def test_pickles_are_rejected_whatever_their_protocol(protocol: int, tmp_path: Path) -> None:
     (tmp_path / "m.bin").write_bytes(pickle.dumps({"model": [1.0] * 99}, protocol=protocol))
     with pytest.raises(CheckpointError, match="pickles are not read.*weights_only=True"):
         tinyxp.load(tmp_path / "m.bin")

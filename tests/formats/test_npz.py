@@ -7,7 +7,6 @@ import io
 import json
 import mmap
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,18 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tinyxp import CheckpointError, Config, Params
+from tinyxp import CheckpointError, Config
 from tinyxp.config import RopeScaling
 from tinyxp.joint import JOINT
+
+from .files import SIZES, draw
 
 RECORD = "__tinyxp__.npy"
 
 
 @pytest.fixture
-def saved(draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path) -> Path:
-    tinyxp.save(draw(Config(**sizes)), tmp_path / "m.npz")
+def saved(tmp_path: Path) -> Path:
+    tinyxp.save(draw(Config(**SIZES)), tmp_path / "m.npz")
     return tmp_path / "m.npz"
 
 
@@ -67,10 +68,8 @@ def npy_record(values: object) -> bytes:
     ],
 )
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-def test_any_config_comes_back(
-    changes: dict[str, Any], dtype: str, draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path
-) -> None:
-    params = draw(Config(**sizes, **changes), dtype)
+def test_any_config_comes_back(changes: dict[str, Any], dtype: str, tmp_path: Path) -> None:
+    params = draw(Config(**SIZES, **changes), dtype)
     tinyxp.save(params, tmp_path / "new" / "m.npz")
     loaded = tinyxp.load(tmp_path / "new" / "m.npz")
     assert loaded.config == params.config
@@ -81,9 +80,9 @@ def test_any_config_comes_back(
         assert np.array_equal(arrays["blocks.1.attn.k.weight"], params["blocks.1.attn.k.weight"])
 
 
-def test_bfloat16_keeps_its_bits(draw: Callable[..., Params], sizes: dict[str, Any], tmp_path: Path) -> None:
+def test_bfloat16_keeps_its_bits(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    params = draw(Config(**sizes)).to(torch, dtype="bfloat16")
+    params = draw(Config(**SIZES)).to(torch, dtype="bfloat16")
     tinyxp.save(params, tmp_path / "m.npz")
     assert np.load(tmp_path / "m.npz")["embed.weight"].dtype == np.uint16
     for name, x in tinyxp.load(tmp_path / "m.npz", xp=torch).items():
@@ -106,7 +105,7 @@ def test_weights_stay_in_the_file(saved: Path) -> None:
         assert isinstance(owner, mmap.mmap)
 
 
-def test_compressed_members_are_refused(saved: Path) -> None:
+def test_compressed_members_are_rejected(saved: Path) -> None:
     rewrite(saved, zipfile.ZIP_DEFLATED)
     with pytest.raises(CheckpointError, match="compressed"):
         tinyxp.load(saved)
@@ -124,7 +123,7 @@ def test_other_archives(saved: Path, tmp_path: Path) -> None:
         tinyxp.load(saved)
 
 
-def test_object_arrays_are_refused(saved: Path) -> None:
+def test_object_arrays_are_rejected(saved: Path) -> None:
     class Evil:
         def __reduce__(self) -> Any:
             return pytest.fail, ("unpickled",)
@@ -240,4 +239,29 @@ def test_members_that_share_their_bytes(saved: Path) -> None:
             archive.filelist.append(twin)
         archive._didModify = True  # type: ignore[attr-defined]
     with pytest.raises(CheckpointError, match="overlap"):
+        tinyxp.load(saved)
+
+
+def test_the_first_files_have_no_head_bias(saved: Path) -> None:
+    whole = tinyxp.load(saved).config
+    record = record_of(saved)
+    del record["config"]["head_bias"]
+    rewrite(saved, record=npy_record(record))
+    assert tinyxp.load(saved).config == whole
+    for change in ({"window": 3}, {"mlp_bias": None}):
+        values = record["config"] | change
+        bad = record | {"config": {k: v for k, v in values.items() if v is not None or k == "rope_scaling"}}
+        rewrite(saved, record=npy_record(bad))
+        with pytest.raises(CheckpointError, match="has a config of other fields"):
+            tinyxp.load(saved)
+
+
+def test_a_local_header_that_is_cut_off(saved: Path) -> None:
+    with zipfile.ZipFile(saved, "a") as archive:
+        archive.comment = b"PK\x03\x04"  # the last bytes of the file, where a header of 30 begins
+    data = bytearray(saved.read_bytes())
+    entry = data.rindex(b"PK\x01\x02")
+    data[entry + 42 : entry + 46] = (len(data) - 4).to_bytes(4, "little")
+    saved.write_bytes(data)
+    with pytest.raises(CheckpointError, match="where its directory says"):
         tinyxp.load(saved)

@@ -1,52 +1,66 @@
-"""A browser, and the two families as runs that a page can show."""
+"""A browser tab that all tests of pages share, and forward passes of both families."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-import tinyxp
-from tests.reference import GPT2_CONFIG, drawn
-from tinyxp.html.measure import Run
-from tinyxp.html.page import visible
+from tinyxp.html.forward_pass import ForwardPass
+from tinyxp.html.markup import Html
 
-CONFIGS = {"llama": tinyxp.Config(), "gpt2": replace(GPT2_CONFIG, n_layers=3)}
-IDS = (3, 1, 4, 1, 5, 9, 2)
+from .forward_passes import CONFIGS, make_run
+
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-HOSTILE = {
-    3: b"</script><script>document.title='taken'</script>",
-    1: b"\"'><img src=x onerror=alert(1)>",
-    4: b"\n\x1b",
-}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+WINDOW = {"width": 1280, "height": 720}
 
-
-def spelled(index: int) -> str:
-    return visible(HOSTILE.get(index, b" t%d" % index))
-
-
-def make_run(family: str, ids: tuple[int, ...] = IDS, text: Callable[[int], str] = spelled) -> Run:
-    params = drawn(CONFIGS[family])
-    return Run(params, ids, tinyxp.trace(params, [list(ids)]), text)
+Show = Callable[..., Any]
 
 
 @pytest.fixture(params=list(CONFIGS))
-def run(request: pytest.FixtureRequest) -> Run:
+def run(request: pytest.FixtureRequest) -> ForwardPass:
     return make_run(request.param)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium without a window, which finds no network."""
+@pytest.fixture(scope="session")
+def tab() -> Iterator[Any]:
+    """One tab of a headless Chromium, which reaches no network."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    path = next(filter(None, map(shutil.which, names)), None)
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         pytest.skip("no Chromium is installed")
     with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=path, args=FLAGS)
-        yield found
-        found.close()
+        browser = started.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser.new_page()
+        browser.close()
+
+
+@pytest.fixture
+def show(tab: Any, tmp_path: Path) -> Iterator[Show]:
+    """Load a page into the tab. The test fails at its end if the page reported an error or sent a request."""
+    problems: list[str] = []
+    listeners = {
+        "console": lambda message: problems.append(f"console: {message.text}"),
+        "pageerror": lambda error: problems.append(f"error: {error}"),
+        "request": lambda request: request.url.startswith("file://") or problems.append(request.url),
+    }
+    for event, listener in listeners.items():
+        tab.on(event, listener)
+
+    def load(page: Html, *, window: dict[str, int] = WINDOW, **media: str) -> Any:
+        path = tmp_path / "page.html"
+        path.write_bytes(page.encode())
+        tab.set_viewport_size(window)
+        tab.emulate_media(**{"color_scheme": "light", "reduced_motion": "no-preference"} | media)
+        tab.goto(path.as_uri())
+        return tab
+
+    yield load
+    tab.evaluate("0")  # events that came before the answer are delivered before it
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
+    assert problems == []

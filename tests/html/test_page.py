@@ -1,97 +1,67 @@
-"""What pages are made of: text that stays text, numbers, tables, lines, colours that can be read."""
+"""The frame of every page: what it forbids, what it holds, and colours that can be read."""
 
 from __future__ import annotations
 
-import json
+import base64
+import hashlib
 import re
+from pathlib import Path
 
 import pytest
 
-from tinyxp.html import page
-from tinyxp.html.style import STYLE
+from tinyxp.html.elements import STRONG, Section
+from tinyxp.html.markup import escape, fill, read_asset
+from tinyxp.html.page import build_page, write_page
+
+from .reading import Outline, data_of
+
+STYLE = read_asset("page.css")
+BODY = fill("<p>body</p>")
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b" the", "␣the"),
-        (b"\n\t\x00\x1b[31m\x7f", r"\n\t\x00\x1b[31m\x7f"),
-        (b"\xe2\x80", r"\xe2\x80"),
-        ("é Ж 中".encode(), "é␣Ж␣中"),
-        ("\u202e\u2028\xad".encode(), r"\u202e\u2028\xad"),
-        ("\u0301".encode(), "◌\u0301"),
-        (b"<b>", "<b>"),
-        (b"", ""),
-    ],
-)
-def test_every_byte_of_a_token_is_visible_and_harmless(data: bytes, text: str) -> None:
-    assert page.visible(data) == text
-    assert all(c.isprintable() for c in text)
-
-
-def test_text_is_escaped_for_elements_and_attributes() -> None:
-    assert page.token("<a href='x'>&\"") == (
-        '<span class="token">&lt;a href=&#x27;x&#x27;&gt;&amp;&quot;</span>'
-    )
-    assert page.escaped("\u202e\ud800\n") == r"\u202e\ud800\n"
-
-
-def test_numbers_and_shares() -> None:
-    assert [page.number(x) for x in (0.123456, 1234.56, 1.2345e-5, 0.0)] == [
-        "0.1235",
-        "1235",
-        "1.234e-05",
-        "0",
+def test_a_policy_forbids_all_but_the_page_s_own_script() -> None:
+    page = build_page("t", BODY, [], assets="diff")
+    assert page.count("<script") == page.count("</script>") == 2
+    script = page.rpartition("<script>")[2].partition("</script>")[0]
+    assert script == read_asset("page.js") + "\n" + read_asset("diff.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = re.findall('http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy.split("; ") == [
+        "default-src 'none'",
+        "style-src 'unsafe-inline'",
+        f"script-src 'sha256-{digest}'",
+        "base-uri 'none'",
+        "form-action 'none'",
     ]
-    assert [page.percent(x) for x in (0.0, 1e-5, 0.1234, 1.0)] == ["0.0 %", "< 0.1 %", "12.3 %", "100.0 %"]
-    assert page.rounded(0.000123456) == 0.0001235
 
 
-def test_a_cell_is_as_dark_as_its_share() -> None:
-    assert page.cell("x") == "<td>x</td>"
-    assert page.cell("x", share=0.5) == '<td class="shaded" style="--w:0.500">x</td>'
-    assert 'class="shaded strong negative" style="--w:1.000"' in page.cell("x", share=-2.0)
+def test_the_style_of_a_page_follows_that_of_all() -> None:
+    page = build_page("t", BODY, [], assets="trace")
+    assert page.count("<style>") == page.count("</style>") == 1
+    assert f"<style>{STYLE}\n{read_asset('trace.css')}</style>" in page
 
 
-def test_data_cannot_end_its_element() -> None:
-    text = page.document("a < b", "<p>in</p>", [], data={"x": "</script><!--"}, script="1;")
-    (inside,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)
-    assert json.loads(inside) == {"x": "</script><!--"}
-    assert text.count("<script") == text.count("</script>") == 2
-    assert "<title>a &lt; b</title>" in text
+def test_sections_are_linked_and_bring_their_data() -> None:
+    sections = [
+        Section("one", "1 < 2", fill("<em>why</em>"), BODY, {"x": "</script><!--"}),
+        Section("two", "Two", escape("<em>"), BODY),
+    ]
+    page = build_page("a < b", BODY, sections, assets="diff", data={"y": [1]})
+    assert data_of(page) == {"x": "</script><!--", "y": [1]}
+    assert "<title>a &lt; b</title>" in page
+    assert '<li><a href="#one">1 &lt; 2</a></li><li><a href="#two">Two</a></li>' in page
+    assert '<section id="one" aria-labelledby="one-title"><h2 id="one-title">1 &lt; 2</h2>' in page
+    assert "<p><em>why</em></p>" in page
+    assert "<p>&lt;em&gt;</p>" in page
+    Outline(page)
 
 
-def test_a_page_s_own_style_stands_behind_that_of_all() -> None:
-    text = page.document("", "", [], style=".own { color: red; }")
-    assert text.count("<style>") == text.count("</style>") == 1
-    assert f"<style>{STYLE}.own {{ color: red; }}</style>" in text
-
-
-def test_numbers_that_json_lacks_are_refused() -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        page.document("", "", [], data=[float("nan")])
-
-
-def test_the_lines_of_a_chart() -> None:
-    lines = [page.Line("one", [1.0, 10.0, 100.0]), page.Line("two", [100.0, 0.0, 1.0])]
-    chart = page.chart(lines, ["a", "", "c"], title="lengths", log=True)
-    first, second = (
-        [tuple(map(float, point.split(","))) for point in points.split()]
-        for points in re.findall(r'points="([^"]*)"', chart)
-    )
-    assert [x for x, _ in first] == [x for x, _ in second] == [58.0, 383.0, 708.0]
-    (_, top), (_, middle), (_, bottom) = sorted(first, key=lambda point: point[1])
-    assert middle - top == pytest.approx(bottom - middle, abs=0.11)
-    assert second[0][1] == first[2][1]
-    assert second[2][1] == first[0][1]
-    assert second[1][1] == max(y for _, y in first + second)  # 0 has no logarithm: a millionth of the largest
-    assert [name in chart for name in (">a</text>", ">c</text>", ">100</text>", "<title>one</title>")] == [
-        True
-    ] * 4
-
-
-def test_columns_go_up_and_down_from_the_middle() -> None:
-    assert 'd="M90.0,40v-36.0M270.0,40v18.0M630.0,40v-9.0"' in page.columns([2.0, -1.0, 0.0, 0.5], title="x")
+def test_a_page_is_written_with_its_folder_and_replaces_another(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "page.html"
+    write_page(path, escape("a"))
+    write_page(path, fill("é\ud800"))
+    assert path.read_bytes() == "é\\ud800".encode()
+    assert list(path.parent.iterdir()) == [path]
 
 
 def luminance(rgb: list[float]) -> float:
@@ -107,7 +77,7 @@ def contrast(a: list[float], b: list[float]) -> float:
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_text_can_be_read_on_every_shade(scheme: int) -> None:
-    """A contrast of 4.5 or more, what WCAG 2 asks of text at level AA."""
+    """A contrast of 4.5 or more, what WCAG 2 requires of text at level AA."""
     palette = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)[scheme]
     colour = {
         name: [float(int(value[i : i + 2], 16)) for i in (0, 2, 4)]
@@ -120,5 +90,5 @@ def test_text_can_be_read_on_every_shade(scheme: int) -> None:
         for step in range(101):
             share = step / 100
             shade = [share * h + (1 - share) * c for h, c in zip(colour[hue], colour["card"], strict=True)]
-            text = colour["on-strong" if share >= page.STRONG else "on-weak"]
+            text = colour["on-strong" if share >= STRONG else "on-weak"]
             assert contrast(text, shade) >= 4.5, (hue, share)

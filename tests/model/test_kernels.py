@@ -29,8 +29,9 @@ def test_every_kernel_is_called_and_can_be_replaced(backend: tinyxp.Backend, nam
         "layer_norm": GPT2_CONFIG,
         "gelu_tanh": GPT2_CONFIG,
         "gelu": replace(GPT2_CONFIG, mlp="gelu"),
+        "relu2": replace(GPT2_CONFIG, mlp="relu2"),
     }.get(name, LLAMA_CONFIG)
-    params = Params(dict(filled(replace(config, mlp=GPT2_CONFIG.mlp) if name == "gelu" else config)), config)
+    params = drawn(config) if config.mlp in ("gelu", "relu2") else filled(config)
     params = params.to(backend.xp, dtype="float32")
     calls = []
 
@@ -46,7 +47,7 @@ def test_every_kernel_is_called_and_can_be_replaced(backend: tinyxp.Backend, nam
 
     plain = run(None)
     assert np.array_equal(host(run({name: kernel})), host(plain))
-    per_layer = {"linear": 7, "rms_norm": 2, "layer_norm": 2, "rotary": 2, "write_cache": 2}
+    per_layer = {"linear": 7, "project": 2, "rms_norm": 2, "layer_norm": 2, "rotary": 2, "write_cache": 2}
     per_layer["linear_cross_entropy"] = 0
     after = ("linear", "rms_norm", "layer_norm", "linear_cross_entropy")  # the last norm and the head
     assert len(calls) == 2 * per_layer.get(name, 1) + (name in after)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.formats.files import NO_WINDOW, ROPE_LAYOUTS, WINDOWS
 from tinyxp import Config
-from tinyxp.formats.hf_config import GELU, GELU_TANH, SILU
+from tinyxp.formats.activations import GELU, GELU_TANH, SILU
 
 transformers = pytest.importorskip("transformers")
 
@@ -76,7 +76,7 @@ def test_rope_in_both_layouts(keys: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("keys", WINDOWS)
-def test_refused_windows_are_windows(keys: dict[str, Any]) -> None:
+def test_rejected_windows_are_windows(keys: dict[str, Any]) -> None:
     theirs = transformers.Qwen2Config(use_sliding_window=True, **keys)
     assert "sliding_attention" in theirs.layer_types
     assert transformers.MistralConfig().sliding_window == 4096

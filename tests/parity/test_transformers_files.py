@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import tinyxp
-from tests.formats.files import MODELS, equal
+from tests.formats.files import ARCHITECTURES, MODELS, SIZES, draw, equal, metadata_of, to_gguf, write_gguf
 from tinyxp import CheckpointError, Config, Params
 
 torch = pytest.importorskip("torch")
@@ -20,9 +18,12 @@ transformers = pytest.importorskip("transformers")
 safetensors = pytest.importorskip("safetensors.numpy")
 
 
+LLAMA = draw(Config(**SIZES))
+
+
 @pytest.fixture(params=MODELS)
-def model(request: pytest.FixtureRequest, draw: Callable[..., Params], sizes: dict[str, Any]) -> Params:
-    return draw(Config(**(sizes | MODELS[request.param])))
+def model(request: pytest.FixtureRequest) -> Params:
+    return draw(Config(**(SIZES | MODELS[request.param])))
 
 
 def test_transformers_and_we_load_each_others_files(model: Params, tmp_path: Path) -> None:
@@ -48,23 +49,23 @@ def test_transformers_and_we_load_each_others_files(model: Params, tmp_path: Pat
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_transformers_reads_our_dtypes(llama: Params, dtype: str, tmp_path: Path) -> None:
-    tinyxp.save(llama.to(torch, dtype=dtype), tmp_path)
+def test_transformers_reads_our_dtypes(dtype: str, tmp_path: Path) -> None:
+    tinyxp.save(LLAMA.to(torch, dtype=dtype), tmp_path)
     assert transformers.AutoModelForCausalLM.from_pretrained(tmp_path).dtype == getattr(torch, dtype)
 
 
 @pytest.fixture
-def sharded(llama: Params, tmp_path: Path) -> Path:
+def sharded(tmp_path: Path) -> Path:
     """A folder of several shards as transformers writes them."""
-    tinyxp.save(llama, tmp_path / "whole")
+    tinyxp.save(LLAMA, tmp_path / "whole")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "whole")
     theirs.save_pretrained(tmp_path / "shards", max_shard_size="8KB")
     assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 2
     return tmp_path / "shards"
 
 
-def test_shards(sharded: Path, llama: Params) -> None:
-    assert equal(tinyxp.load(sharded), llama)
+def test_shards(sharded: Path) -> None:
+    assert equal(tinyxp.load(sharded), LLAMA)
 
 
 def test_a_missing_shard_is_named(sharded: Path) -> None:
@@ -74,7 +75,7 @@ def test_a_missing_shard_is_named(sharded: Path) -> None:
         tinyxp.load(sharded)
 
 
-def test_the_index_decides(sharded: Path, llama: Params) -> None:
+def test_the_index_decides(sharded: Path) -> None:
     index = sharded / "model.safetensors.index.json"
     values = json.loads(index.read_text())
     places = values["weight_map"]
@@ -84,7 +85,7 @@ def test_the_index_decides(sharded: Path, llama: Params) -> None:
     # A stale copy of a tensor in another shard is not looked at.
     tensors = safetensors.load_file(sharded / second)
     safetensors.save_file(tensors | {moved: np.zeros(3, np.float32)}, sharded / second)
-    assert equal(tinyxp.load(sharded), llama)
+    assert equal(tinyxp.load(sharded), LLAMA)
 
     safetensors.save_file(tensors | {"stray": np.zeros(3, np.float32)}, sharded / second)
     with pytest.raises(CheckpointError, match="does not name its tensors stray"):
@@ -104,10 +105,29 @@ def test_the_index_stays_in_its_folder(sharded: Path, place: object) -> None:
         tinyxp.load(sharded)
 
 
-def test_a_whole_file_goes_before_old_shards(
-    sharded: Path, draw: Callable[..., Params], sizes: dict[str, Any]
-) -> None:
-    other = draw(Config(**(sizes | {"vocab_size": 5})))
+def test_a_whole_file_goes_before_old_shards(sharded: Path) -> None:
+    other = draw(Config(**(SIZES | {"vocab_size": 5})))
     tinyxp.save(other, sharded)
     assert equal(tinyxp.load(sharded), other)
     assert transformers.AutoModelForCausalLM.from_pretrained(sharded).config.vocab_size == 5
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2"])
+def test_transformers_reads_the_same_gguf(name: str, tmp_path: Path) -> None:
+    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+    kind = {"llama": "LlamaConfig", "qwen2": "Qwen2Config", "gpt2": "GPT2Config"}[name]
+    params = draw(Config(**(SIZES | ARCHITECTURES[name])))
+    path = write_gguf(tmp_path / "m.gguf", name, metadata_of(params.config, name), to_gguf(params, name))
+    values = params.config.to_hf()
+    theirs = transformers.AutoModelForCausalLM.from_config(getattr(transformers, kind)(**values))
+    tensors = load_gguf_checkpoint(path, return_tensors=True, model_to_load=theirs)["tensors"]
+    if name == "gpt2":
+        tensors["lm_head.weight"] = tensors["transformer.wte.weight"]
+    theirs.load_state_dict(tensors)
+    theirs.eval()
+    ids = np.arange(20)[None] % params.config.vocab_size
+    with torch.no_grad():
+        expected = theirs(torch.tensor(ids)).logits.numpy()
+    # Two float32 runs of logits of size 10; rows in the wrong order are off by 0.1 or more.
+    assert np.abs(tinyxp.forward(tinyxp.load(path), ids) - expected).max() < 1e-4

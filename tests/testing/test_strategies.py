@@ -67,7 +67,7 @@ BRANCHES: dict[str, Callable[[Config], bool]] = {
     **{f"mlp {x}": lambda c, x=x: c.mlp == x for x in MLPS},
     **{
         f"{name} {x}": lambda c, name=name, x=x: has(c, {**LLAMA, name: x})
-        for name in ("attn_bias", "attn_out_bias", "mlp_bias", "tie_embeddings")
+        for name in ("attn_bias", "attn_out_bias", "mlp_bias", "head_bias", "tie_embeddings")
         for x in (True, False)
     },
     "gpt2 untied": lambda c: has(c, {**IN_GPT2, "tie_embeddings": False}),

@@ -1,5 +1,7 @@
 """Small vocabularies, and texts that try every branch of a tokenizer."""
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path

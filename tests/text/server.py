@@ -1,4 +1,4 @@
-"""A file server on this machine, which can be told to misbehave."""
+"""A file server on this machine that can be set to misbehave."""
 
 from __future__ import annotations
 

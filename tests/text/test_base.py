@@ -1,3 +1,7 @@
+"""Tokenizers: what encode puts before a text, exact decoding, streams, special tokens."""
+
+from __future__ import annotations
+
 import json
 from typing import Any
 
@@ -14,7 +18,7 @@ BYTES = {byte: bytes([byte]) for byte in range(256)}
 
 
 def bytes_tokenizer(**options: Any) -> Tokenizer:
-    encode = base.with_specials(lambda text: list(text.encode()), {"<|e|>": 256}, {"\t\t": 257})
+    encode = base.add_specials(lambda text: list(text.encode()), {"<|e|>": 256}, {"\t\t": 257})
     return Tokenizer(encode, {**BYTES, 256: b"<|e|>", 257: b"\t\t"}, **options)
 
 
@@ -30,7 +34,7 @@ def test_special_tokens_are_plain_text_unless_asked_for() -> None:
 def test_the_prefix_goes_before_a_text_that_begins_plain() -> None:
     def encoder(added_bos: int | None) -> base.Encode:
         specials = {"<|e|>": 256}
-        return base.with_specials(
+        return base.add_specials(
             lambda text: list(text.encode()), specials, {}, prefix="_", added_bos=added_bos
         )
 
@@ -72,7 +76,7 @@ def test_decode_names_an_id_outside(ids: Any) -> None:
 
 
 @pytest.mark.parametrize("ids", [5, [1.5], ["a"], [[1, 2]], np.array([[1, 2]]), np.array([1.0]), None])
-def test_decode_refuses_what_are_no_ids(ids: Any) -> None:
+def test_decode_rejects_what_are_no_ids(ids: Any) -> None:
     with pytest.raises(ValueError, match="integer"):
         bytes_tokenizer().decode(ids)
 
@@ -83,12 +87,12 @@ def test_decode_takes_numpy_ids() -> None:
 
 
 @pytest.mark.parametrize("text", [b"a", 1, None, ["a"]])
-def test_encode_refuses_what_is_no_text(text: Any) -> None:
+def test_encode_rejects_what_is_no_text(text: Any) -> None:
     with pytest.raises(ValueError, match=f"not {type(text).__name__}"):
         bytes_tokenizer().encode(text)
 
 
-def test_encode_refuses_lone_surrogates() -> None:
+def test_encode_rejects_lone_surrogates() -> None:
     with pytest.raises(ValueError, match=r"lone surrogate, U\+DC80, at index 1"):
         bytes_tokenizer().encode("a\udc80")
 
@@ -158,6 +162,6 @@ def test_eos_ids_are_a_tuple_without_repetition() -> None:
         (json.loads(r'{"\ud800": 0}'), "lone surrogate"),
     ],
 )
-def test_check_vocabulary_refuses(vocab: Any, message: str) -> None:
+def test_check_vocabulary_rejects(vocab: Any, message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         base.check_vocabulary(vocab)

@@ -1,3 +1,7 @@
+"""Training byte-pair encoding against its definition, step by step."""
+
+from __future__ import annotations
+
 from collections import Counter
 from itertools import pairwise
 from typing import Any

@@ -1,3 +1,7 @@
+"""GPT-2's vocab.json and merges.txt."""
+
+from __future__ import annotations
+
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,3 +1,7 @@
+"""Compact vocabularies: renumbered ids, files, and what they cannot encode."""
+
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Sequence
@@ -10,7 +14,7 @@ import pytest
 from tinyxp.errors import CheckpointError
 from tinyxp.text import bpe
 from tinyxp.text.base import Tokenizer
-from tinyxp.text.compact import compact, compact_tokenizer, save_compact
+from tinyxp.text.compact import collect_ids, compact_tokenizer, save_compact
 from tinyxp.text.saving import save_tokenizer
 from tinyxp.text.tokenizer import load_tokenizer
 
@@ -29,11 +33,11 @@ def make(**options: Any) -> Tokenizer:
 
 
 def test_compact_is_sorted_and_distinct() -> None:
-    assert compact(SING_IDS) == USED
-    assert compact(np.array([7, 3, 7], np.int64)) == [3, 7]
-    assert all(type(index) is int for index in compact(np.array([7, 3])))
+    assert collect_ids(SING_IDS) == USED
+    assert collect_ids(np.array([7, 3, 7], np.int64)) == [3, 7]
+    assert all(type(index) is int for index in collect_ids(np.array([7, 3])))
     with pytest.raises(ValueError, match="ids is empty"):
-        compact([])
+        collect_ids([])
 
 
 def test_ids_are_numbered_in_the_order_of_the_old() -> None:
@@ -41,7 +45,7 @@ def test_ids_are_numbered_in_the_order_of_the_old() -> None:
     whole = Tokenizer(
         lambda text, specials: bpe.encode(text, ranks), {rank: token for token, rank in ranks.items()}
     )
-    small = compact_tokenizer(whole, compact(whole.encode(SING)))
+    small = compact_tokenizer(whole, collect_ids(whole.encode(SING)))
     assert small.encode(SING) == [USED.index(index) for index in SING_IDS]
     assert small.decode(small.encode(SING)) == SING
     assert small.vocab_size == 7
@@ -149,9 +153,9 @@ def test_bad_ids_are_not_saved(ids: Sequence[Any], tmp_path: Path) -> None:
 
 
 def test_a_book(test_data: Path, book: str, book_ids: list[int]) -> None:
-    assert (len(book_ids), len(compact(book_ids))) == (145_997, 8_981)
+    assert (len(book_ids), len(collect_ids(book_ids))) == (145_997, 8_981)
     whole = load_tokenizer(test_data / "gpt2-bpe" / "encoder.json")
-    small = compact_tokenizer(whole, compact(book_ids))
+    small = compact_tokenizer(whole, collect_ids(book_ids))
     assert (small.vocab_size, small.bos_id, small.eos_ids) == (8_981, None, ())
     ids = small.encode(book)
     assert (min(ids), max(ids), len(ids)) == (0, 8_980, 145_997)

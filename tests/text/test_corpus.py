@@ -1,3 +1,7 @@
+"""Corpora: cleaning, the cache, fetching, and files that are no text."""
+
+from __future__ import annotations
+
 import hashlib
 import socket
 from collections.abc import Iterator
@@ -46,7 +50,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_fetch_and_read(tale: Corpus, served: Served, cache: Path) -> None:
-    with pytest.raises(CheckpointError, match="tale is not here yet: tinyxp data get tale"):
+    with pytest.raises(CheckpointError, match="tale is not fetched yet: tinyxp data get tale"):
         read_corpus("tale")
     assert fetch(tale) == cache / "tale.txt"
     assert (cache / "tale.txt").read_bytes() == CLEAN.encode()
@@ -90,7 +94,7 @@ def test_an_interruption_leaves_the_part(tale: Corpus, served: Served, cache: Pa
         (b"", "is empty"),
     ],
 )
-def test_another_text_is_refused(
+def test_another_text_is_rejected(
     tale: Corpus, served: Served, cache: Path, content: bytes, message: str
 ) -> None:
     served.content = content
@@ -108,7 +112,7 @@ def test_a_broken_part_is_fetched_anew_at_the_second_try(tale: Corpus, cache: Pa
     assert read_corpus("tale") == CLEAN
 
 
-def test_a_server_that_refuses_leaves_nothing(tale: Corpus, served: Served, cache: Path) -> None:
+def test_a_server_that_rejects_leaves_nothing(tale: Corpus, served: Served, cache: Path) -> None:
     served.status = 404
     with pytest.raises(ConnectionError, match="the server answers 404 Not Found"):
         fetch(tale)
@@ -131,7 +135,7 @@ def test_a_copy_that_is_another_text(tale: Corpus, cache: Path, tmp_path: Path) 
     assert not cache.exists()
 
 
-def test_a_text_that_was_changed_is_refused_and_fetched_again(
+def test_a_text_that_was_changed_is_rejected_and_fetched_again(
     tale: Corpus, served: Served, cache: Path
 ) -> None:
     fetch(tale)

@@ -1,3 +1,7 @@
+"""Tokenizers from the metadata of GGUF files."""
+
+from __future__ import annotations
+
 import json
 import struct
 from collections.abc import Callable
@@ -238,7 +242,7 @@ def test_bad_sentencepiece_metadata(
         load_tokenizer(write(llama_values | values))
 
 
-def test_big_endian_files_are_refused(write: Write, gpt2_values: dict[str, Any]) -> None:
+def test_big_endian_files_are_rejected(write: Write, gpt2_values: dict[str, Any]) -> None:
     with pytest.raises(CheckpointError, match=r"model\.gguf: is of GGUF version .*big-endian"):
         load_tokenizer(write(gpt2_values, gguf.GGUFEndian.BIG))
 
@@ -287,7 +291,7 @@ def test_bad_files(tmp_path: Path, content: bytes, message: str) -> None:
         load_tokenizer(path)
 
 
-def test_every_truncation_is_refused(write: Write, gpt2_values: dict[str, Any]) -> None:
+def test_every_truncation_is_rejected(write: Write, gpt2_values: dict[str, Any]) -> None:
     path = write(gpt2_values)
     content = path.read_bytes()
     for size in range(0, len(content), 37):

@@ -1,3 +1,7 @@
+"""tokenizer.json through the tokenizers library: decoders, BOS, added tokens, bad files."""
+
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Callable
@@ -175,15 +179,15 @@ def test_bytes_without_token_are_not_lost(byte_level: Tokenizer, write: Write) -
     ("replaced", "message"),
     [
         ({"model": None}, "has no model"),
-        ({"model": {}}, "tokenizers refuses it"),
+        ({"model": {}}, "tokenizers rejects it"),
         ({"model": {"type": "BPE", "vocab": {}, "merges": []}}, "no vocabulary"),
         (
             {"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}, "merges": []}},
             "id 0 belongs to both 'a' and 'b'",
         ),
         ({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}, "'a' has the id -1"),
-        ({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}, "tokenizers refuses it"),
-        ({"version": "9.9"}, "tokenizers refuses it"),
+        ({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}, "tokenizers rejects it"),
+        ({"version": "9.9"}, "tokenizers rejects it"),
         ({"decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}}, "its decoder is WordPiece"),
         ({"decoder": None, "pre_tokenizer": None}, "its decoder is none"),
         (
@@ -240,7 +244,7 @@ def test_a_panic_of_the_library_is_an_error_too(
         "vocab": {"a": 0, "b": 1},
         "merges": ["a b"],
     }
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json: tokenizers refuses it"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: tokenizers rejects it"):
         load_tokenizer(write(byte_level, model=model))
     capfd.readouterr()  # the panic's trace
 

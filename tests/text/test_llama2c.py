@@ -1,3 +1,7 @@
+"""llama2.c's tokenizer files."""
+
+from __future__ import annotations
+
 import json
 import struct
 from collections.abc import Callable
@@ -36,7 +40,7 @@ def test_small_file(write_llama2c: Write, round_trip_texts: list[str]) -> None:
         (b"", "is empty"),
         (b"\x07\x00", "is too short"),
         (struct.pack("<i", 7), "has 0 tokens"),
-        (struct.pack("<ifi", 7, 0.0, 2**31 - 1), "length 2147483647, the longest is said to be 7"),
+        (struct.pack("<ifi", 7, 0.0, 2**31 - 1), "length 2147483647, but the longest is 7 by the header"),
         (struct.pack("<ifi", 2**31 - 1, 0.0, 2**31 - 1), "length 2147483647, but 0 bytes are left"),
         (struct.pack("<ifi", 7, 0.0, -1), "token 0 has length -1"),
         (struct.pack("<ifi", 7, 0.0, 4) + b"abc", "length 4, but 3 bytes are left"),
@@ -60,7 +64,7 @@ def test_bad_tokens(write_llama2c: Write) -> None:
 
 
 @given(position=st.integers(0, 5000), change=st.binary(max_size=4))
-def test_damaged_files_are_refused_or_read(
+def test_damaged_files_are_rejected_or_read(
     tmp_path_factory: pytest.TempPathFactory, test_data: Path, position: int, change: bytes
 ) -> None:
     content = (test_data / "stories260k" / "tok512.bin").read_bytes()

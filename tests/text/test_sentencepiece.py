@@ -1,3 +1,7 @@
+"""SentencePiece's BPE: scores, bytes, prefixes."""
+
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

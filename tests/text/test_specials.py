@@ -1,3 +1,7 @@
+"""BOS and EOS from the files beside a vocabulary."""
+
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

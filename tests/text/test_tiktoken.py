@@ -1,3 +1,7 @@
+"""tiktoken's encodings and rank files."""
+
+from __future__ import annotations
+
 import base64
 import sys
 from pathlib import Path
@@ -121,7 +125,7 @@ def test_ranks_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError("no network")
 
     monkeypatch.setattr(tiktoken, "get_encoding", fail)
-    with pytest.raises(CheckpointError, match="ranks of tiktoken's gpt2 cannot be had: no network"):
+    with pytest.raises(CheckpointError, match="ranks of tiktoken's gpt2 cannot be read: no network"):
         load_tokenizer("gpt2")
 
 

@@ -1,3 +1,7 @@
+"""load_tokenizer: folders, files, names, and paths without a tokenizer."""
+
+from __future__ import annotations
+
 import json
 import shutil
 import subprocess

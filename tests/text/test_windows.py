@@ -1,3 +1,7 @@
+"""Training windows and the split of a stream."""
+
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from tinyxp.cli.mutants import judge_laws
 from tinyxp.cli.progress import counted
+from tinyxp.plugins import DEFAULT_BACKENDS
 
 if TYPE_CHECKING:
     from tinyxp.testing import Law, Subject, Verdict
 
-SUBJECTS = ("numpy", "torch", "jax", "strict")
 SIGNS = {"pass": "pass", "fail": "FAIL", "n/a": "-"}
 
 
-class Judged(NamedTuple):
+class Judgement(NamedTuple):
     """A verdict, and how long it took."""
 
     verdict: Verdict
@@ -31,8 +30,8 @@ class Judged(NamedTuple):
     "--backend",
     "names",
     metavar="NAMES",
-    help="What to judge, separated by commas: backends, a backend with its kernels (torch+kernels), any "
-    f"importable array namespace.  [default: those of {', '.join(SUBJECTS)} that are installed]",
+    help="What to judge, separated by commas: backends, a backend with its kernels (NAME+kernels), any "
+    f"importable array namespace.  [default: those of {', '.join(DEFAULT_BACKENDS)} that are installed]",
 )
 @click.option(
     "--laws",
@@ -40,98 +39,75 @@ class Judged(NamedTuple):
     metavar="PATTERN",
     default="*",
     show_default=True,
-    help="Laws by name, kind or region, such as 'cache' or '*mask*'; several are separated by commas.",
+    help="Laws by name, kind or region, such as 'cache' or '*mask*'; separate several by commas.",
 )
 @click.option(
     "--max-examples", metavar="N", type=int, default=20, show_default=True, help="Cases to draw for each law."
 )
-@click.option("--all-shapes", is_flag=True, help="Draw shapes freely where each is compiled too: slow.")
+@click.option("--all-shapes", is_flag=True, help="Draw all shapes even if each must be compiled: slow.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object: laws and verdicts.")
-@click.option(
-    "--mutants", is_flag=True, help="Judge the laws: do they see decoders known to be wrong? Takes minutes."
-)
-@click.option("--markdown", is_flag=True, help="With --mutants: print a page of Markdown.")
-def check(
-    names: str | None,
-    pattern: str,
-    max_examples: int,
-    all_shapes: bool,
-    as_json: bool,
-    mutants: bool,
-    markdown: bool,
-) -> int:
+def check(names: str | None, pattern: str, max_examples: int, all_shapes: bool, as_json: bool) -> int:
     """Judge this decoder by the laws that every decoder must keep.
 
-    The same cases in every run. Exit status 0: all laws hold (with --mutants: every mutant breaks a law of
-    its region); 1: one is broken (a mutant survives); 2: bad input.
+    Every run draws the same cases. Exit status 0: all laws hold; 1: one is broken; 2: bad input.
     """
     from tinyxp.checks import as_integer
 
     max_examples = as_integer("max_examples", max_examples, low=1)
-    if markdown and (as_json or not mutants):
-        raise ValueError("--markdown goes with --mutants, and without --json")
-    if mutants:
-        if names is not None or all_shapes:
-            raise ValueError("--mutants judges on NumPy: it goes with neither --backend nor --all-shapes")
-        need_hypothesis()
-        return judge_laws(pattern, max_examples, "json" if as_json else "markdown" if markdown else "text")
-    laws, subjects = chosen(names, pattern, pooled=False if all_shapes else None)
-    found = judged(laws, subjects, max_examples)
+    laws, subjects = select_laws_and_subjects(names, pattern, pooled=False if all_shapes else None)
+    judgements = judge_all(laws, subjects, max_examples)
     if as_json:
-        click.echo(json.dumps(record(laws, found)))
+        click.echo(json.dumps(as_record(laws, judgements)))
     else:
-        click.echo("\n".join([*table(subjects, found), *summary(found), *reports(found)]))
-    return int(any(verdict.status == "fail" for verdict, _ in found))
+        click.echo("\n".join([*table(subjects, judgements), *summary(judgements), *reports(judgements)]))
+    return int(any(verdict.status == "fail" for verdict, _ in judgements))
 
 
-def chosen(names: str | None, pattern: str, pooled: bool | None) -> tuple[list[Law], list[Subject]]:
-    """The laws and the subjects that the options name; ValueError for unknown ones."""
-    need_hypothesis()
-    import tinyxp
-    from tinyxp.testing import select, subject
-
-    if names is None:
-        installed = tinyxp.available_backends()
-        wanted = [name for name in SUBJECTS if installed[name] is not None]
-    else:
-        wanted = list(dict.fromkeys(name.strip() for name in names.split(",")))
-    return select(pattern), [subject(name, pooled=pooled) for name in wanted]
-
-
-def need_hypothesis() -> None:
-    """ImportError that says what to install, where Hypothesis is missing."""
+def select_laws_and_subjects(
+    names: str | None, pattern: str, pooled: bool | None
+) -> tuple[list[Law], list[Subject]]:
+    """Return the laws and the subjects that the options name. Raise ValueError for unknown ones."""
     try:
         import tinyxp.testing  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "hypothesis":
             raise
         raise ImportError("'hypothesis' is not installed: pip install 'tinyxp[check]'") from error
+    from tinyxp.registry import available_backends
+    from tinyxp.testing import select, subject
+
+    if names is None:
+        installed = available_backends()
+        selected = [name for name in DEFAULT_BACKENDS if installed[name] is not None]
+    else:
+        selected = list(dict.fromkeys(name.strip() for name in names.split(",")))
+    return select(pattern), [subject(name, pooled=pooled) for name in selected]
 
 
-def judged(laws: list[Law], subjects: list[Subject], max_examples: int) -> list[Judged]:
-    """The verdicts, law by law."""
+def judge_all(laws: list[Law], subjects: list[Subject], max_examples: int) -> list[Judgement]:
+    """Return the verdicts, law by law."""
     from hypothesis.configuration import set_hypothesis_home_dir
 
     from tinyxp.testing import judge
 
-    found = []
+    judgements = []
     with TemporaryDirectory() as folder:
-        set_hypothesis_home_dir(folder)  # its own would be a folder here
+        set_hypothesis_home_dir(folder)  # the default is in the current folder
         for law, subject in counted([(law, subject) for law in laws for subject in subjects], "checking"):
             start = time.perf_counter()
             verdict = judge(law, subject, max_examples=max_examples, derandomize=True)
-            found.append(Judged(verdict, time.perf_counter() - start))
+            judgements.append(Judgement(verdict, time.perf_counter() - start))
         set_hypothesis_home_dir(None)
-    return found
+    return judgements
 
 
-def table(subjects: list[Subject], found: list[Judged]) -> list[str]:
-    """A line for each law, under its region; a column for each subject."""
+def table(subjects: list[Subject], judgements: list[Judgement]) -> list[str]:
+    """Return a line for each law, under its region, with a column for each subject."""
     rows: dict[str, dict[str, list[str]]] = {}
-    for verdict, _ in found:
+    for verdict, _ in judgements:
         of_region = rows.setdefault(verdict.law.region, {})
         of_region.setdefault(verdict.law.name, []).append(SIGNS[verdict.status])
-    width = max(len(verdict.law.name) for verdict, _ in found) + 4
+    width = max(len(verdict.law.name) for verdict, _ in judgements) + 4
     columns = [max(len(subject.name), 4) + 2 for subject in subjects]
 
     def line(first: str, cells: list[str]) -> str:
@@ -144,9 +120,9 @@ def table(subjects: list[Subject], found: list[Judged]) -> list[str]:
     return lines
 
 
-def summary(found: list[Judged]) -> list[str]:
-    """What came of it in numbers, and why laws do not apply."""
-    verdicts = [verdict for verdict, _ in found]
+def summary(judgements: list[Judgement]) -> list[str]:
+    """Return the totals, and why laws do not apply."""
+    verdicts = [verdict for verdict, _ in judgements]
     held, broken = (sum(verdict.status == status for verdict in verdicts) for status in ("pass", "fail"))
     lines = ["", f"{held} hold, {broken} broken, {len(verdicts) - held - broken} do not apply (-)"]
     reasons: dict[str, list[str]] = {}
@@ -158,14 +134,14 @@ def summary(found: list[Judged]) -> list[str]:
     return lines
 
 
-def reports(found: list[Judged]) -> list[str]:
-    """Each broken law, with its smallest counterexample."""
-    return [f"\n{verdict.report()}" for verdict, _ in found if verdict.status == "fail"]
+def reports(judgements: list[Judgement]) -> list[str]:
+    """Return each broken law with its smallest counterexample."""
+    return [f"\n{verdict.report()}" for verdict, _ in judgements if verdict.status == "fail"]
 
 
-def record(laws: list[Law], found: list[Judged]) -> dict[str, Any]:
-    """The same for programs; an example is Python source."""
-    from tinyxp.testing.law import show
+def as_record(laws: list[Law], judgements: list[Judgement]) -> dict[str, Any]:
+    """Return laws and verdicts for programs; an example is Python source."""
+    from tinyxp.testing.draws import as_source
 
     return {
         "laws": [
@@ -184,9 +160,9 @@ def record(laws: list[Law], found: list[Judged]) -> dict[str, Any]:
                 "subject": verdict.subject.name,
                 "status": verdict.status,
                 "reason": verdict.reason,
-                "example": None if verdict.example is None else show(verdict.example),
+                "example": None if verdict.example is None else as_source(verdict.example),
                 "seconds": round(seconds, 3),
             }
-            for verdict, seconds in found
+            for verdict, seconds in judgements
         ],
     }

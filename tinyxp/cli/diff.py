@@ -49,10 +49,10 @@ def diff(
         sides = open_sides(a, b, **inputs)
         comparison = compare(sides.a, sides.b, sides.ids, mask=sides.mask, generate=generate)
     if html is not None:
-        from tinyxp.html.diff import diff_page
+        from tinyxp.html.diff_page import build_diff_page
         from tinyxp.html.page import write_page
 
-        write_page(html, diff_page(comparison, decode=sides.decode()))
+        write_page(html, build_diff_page(comparison, decode=sides.decode()))
     if as_json:
         click.echo(json.dumps(to_dict(comparison), allow_nan=False))
     else:

@@ -1,4 +1,4 @@
-"""``tinyxp info`` and ``tinyxp convert``: what a model's files hold, and the same model in other files."""
+"""``tinyxp info`` and ``tinyxp convert``: what a model's files contain, and the model in other files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("model")
 @click.option(
-    "--parameters", is_flag=True, help="List each tensor: its name in the file, ours, and what is done to it."
+    "--parameters",
+    is_flag=True,
+    help="List each tensor: its name in the file, ours, and the steps of loading.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def info(model: str, parameters: bool, as_json: bool) -> None:
-    """Show MODEL's config, parameters by group, bytes, and the cache and arithmetic of a token.
+    """Show MODEL's config, parameters by group, bytes, and what a token costs in cache and arithmetic.
 
     MODEL is a file, a folder, a hub id, or the name of a preset such as gpt2.
     """
@@ -37,35 +39,39 @@ def info(model: str, parameters: bool, as_json: bool) -> None:
     config = Config.preset(model) if is_preset else load_config(model)
     tensors: list[TensorInfo] = []
     if is_preset and parameters:
-        raise ValueError(f"--parameters lists the tensors of a file, and {model} is a preset")
+        raise ValueError(f"--parameters lists the tensors of a file, but {model} is a preset")
     try:
         tensors = [] if is_preset else describe(model)
     except CheckpointError as error:
         if parameters:
             raise
-        click.echo(f"tinyxp: the config alone, since {error}", err=True)
+        click.echo(f"tinyxp: only the config can be read: {error}", err=True)
     if as_json:
-        record = {"config": asdict(config)} | _costs(config, tensors)
-        click.echo(json.dumps(record | ({"tensors": [asdict(t) for t in tensors]} if parameters else {})))
+        facts = {"config": asdict(config)} | estimate_costs(config, tensors)
+        click.echo(json.dumps(facts | ({"tensors": [asdict(t) for t in tensors]} if parameters else {})))
         return
     for field, value in asdict(config).items():
         click.echo(f"{field:<16} {value}")
     click.echo()
-    _show_costs(_costs(config, tensors))
+    _show_costs(estimate_costs(config, tensors))
     if parameters:
         click.echo()
         _show_tensors(tensors)
 
 
-def _costs(config: Config, tensors: list[TensorInfo]) -> dict[str, Any]:
-    """A matrix of w numbers costs a token 2 w operations, a bias of w costs w, and each position that it sees
-    costs every block 2 h hd for its score and 2 h hd for its value."""
+def estimate_costs(config: Config, tensors: list[TensorInfo]) -> dict[str, Any]:
+    """Count parameters and bytes, and the floating-point operations of one token.
+
+    A matrix of w numbers takes 2 w operations and a bias of w takes w. Each position that the token sees
+    takes 2 h hd in every block for its score and 2 h hd for its value.
+    """
     from tinyxp.shapes import count_parameters, parameter_shapes
 
     counts = count_parameters(config)
     heads = config.n_heads * config.head_dim
     shapes = parameter_shapes(config)
     linear = {name: math.prod(shape) for name, shape in shapes.items() if ".attn." in name or ".mlp." in name}
+    linear |= {"head.bias": config.vocab_size} if config.head_bias else {}
     biases = sum(size for name, size in linear.items() if name.endswith(".bias"))
     matrices = sum(linear.values()) - biases + config.vocab_size * config.d_model
     return {
@@ -98,18 +104,19 @@ def _show_costs(costs: dict[str, Any]) -> None:
 def _show_tensors(tensors: list[TensorInfo]) -> None:
     for tensor in tensors:
         shape = "x".join(map(str, tensor.shape))
-        ours, done = ", ".join(tensor.ours), "; ".join(tensor.steps)
-        click.echo(f"{tensor.name:<44} {shape:>14} {tensor.dtype:<6} -> {ours}{f' ({done})' if done else ''}")
+        ours, steps = ", ".join(tensor.ours), "; ".join(tensor.steps)
+        note = f" ({steps})" if steps else ""
+        click.echo(f"{tensor.name:<44} {shape:>14} {tensor.dtype:<6} -> {ours}{note}")
 
 
 @click.command()
 @click.argument("source")
 @click.argument("destination")
 def convert(source: str, destination: str) -> None:
-    """Write the model at SOURCE to DESTINATION: a folder that transformers loads, or a .npz file."""
+    """Write the model at SOURCE to DESTINATION, a folder that transformers loads or a .npz file."""
     from tinyxp.formats import convert as convert_checkpoint
 
     loading(lambda show: convert_checkpoint(source, destination, progress=show))
     click.echo(f"wrote {destination}", err=True)
     if source.lower().endswith(".gguf"):
-        click.echo(f"its tokenizer stays in {source}: pass --tokenizer {source}", err=True)
+        click.echo(f"the tokenizer stays in {source}: pass --tokenizer {source}", err=True)

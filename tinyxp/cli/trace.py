@@ -16,7 +16,7 @@ from tinyxp.cli.progress import loading
 from tinyxp.cli.threads import limit_threads
 
 if TYPE_CHECKING:
-    from tinyxp.html.measure import Run
+    from tinyxp.html.forward_pass import ForwardPass
     from tinyxp.text.tokenizer import Tokenizer
 
 
@@ -56,7 +56,7 @@ def trace(
     from tinyxp import registry, tracing
     from tinyxp.doctor.trace_files import SUFFIXES, write_trace
     from tinyxp.formats import load
-    from tinyxp.html.measure import Run
+    from tinyxp.html.forward_pass import ForwardPass
 
     adapter = registry.backend(backend)
     adapter.dtype(dtype)
@@ -66,14 +66,14 @@ def trace(
     params = loading(lambda show: load(model, xp=adapter.xp, dtype=dtype, progress=show))
     # Numbers that are not finite are shown, not warned about.
     with adapter.inference(), np.errstate(all="ignore"):
-        run = Run(params, tokens, tracing.trace(params, [list(tokens)]), _speller(text))
+        run = ForwardPass(params, tokens, tracing.trace(params, [list(tokens)]), _speller(text))
         selected = _select(points, run.points)
         walk = _to_dict(run, selected) | {"model": model, "backend": adapter.name}
         if html is not None:
             from tinyxp.html.page import write_page
-            from tinyxp.html.trace import page
+            from tinyxp.html.trace_page import build_trace_page
 
-            write_page(Path(html), page(run, _shorten_path(model), f"{dtype} on {adapter.name}"))
+            write_page(Path(html), build_trace_page(run, _shorten_path(model), f"{dtype} on {adapter.name}"))
     if output is not None:
         write_trace(
             Path(output),
@@ -126,7 +126,7 @@ def _parse_ids(ids: str) -> tuple[int, ...]:
 
 def _speller(text: Tokenizer | None) -> Callable[[int], str]:
     """Return a function from an id to its text on one visible line; # and the id if no tokenizer knows it."""
-    from tinyxp.html.page import visible
+    from tinyxp.html.text import visible
 
     def spell(index: int) -> str:
         try:
@@ -148,21 +148,21 @@ def _select(points: str, names: Iterable[str]) -> list[str]:
     return [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def _to_dict(run: Run, selected: list[str]) -> dict[str, Any]:
+def _to_dict(run: ForwardPass, selected: list[str]) -> dict[str, Any]:
     """Return the walk as JSON holds it: a number that is not finite is None, and their count is given."""
     from tinyxp.dtypes import dtype_name
-    from tinyxp.html.measure import next_tokens
+    from tinyxp.html.forward_pass import next_tokens
 
     return {
         "dtype": dtype_name(run.params.dtype),
         "ids": list(run.ids),
-        "tokens": [run.text(index) for index in run.ids],
+        "tokens": [run.describe(index) for index in run.ids],
         "points": {name: _figures(run, name) for name in selected},
-        "next": [{"id": i, "text": run.text(i), "p": _finite(p)} for i, p in next_tokens(run)],
+        "next": [{"id": i, "text": run.describe(i), "p": _finite(p)} for i, p in next_tokens(run)],
     }
 
 
-def _figures(run: Run, name: str) -> dict[str, Any]:
+def _figures(run: ForwardPass, name: str) -> dict[str, Any]:
     import numpy as np
 
     from tinyxp.dtypes import dtype_name

@@ -23,9 +23,7 @@ def render(diagnosis: Diagnosis) -> list[str]:
     for number, cause in enumerate(diagnosis.causes, 1):
         lines += _render_cause(number, cause)
     if not diagnosis.causes:
-        lines.append(
-            "No operation is wrong by itself: the errors of many add up. Compare in a wider dtype."
-        )
+        lines.append("No operation is wrong by itself: the errors of many add up. Compare in a wider dtype.")
     lines.append("")
     if diagnosis.proof:
         lines += _wrap(f"proof   {diagnosis.proof[0].upper()}{diagnosis.proof[1:]}.", "        ")

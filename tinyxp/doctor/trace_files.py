@@ -15,8 +15,8 @@ import numpy as np
 
 from tinyxp.doctor.traces import Recorded, check_trace
 from tinyxp.errors import CheckpointError
-from tinyxp.files import FILE_LIMIT, check_name, folder, map_file, naming, replacing
-from tinyxp.formats.npz import _HEADER
+from tinyxp.files import FILE_LIMIT, check_name, make_folder, map_file, name_in_errors, replacing
+from tinyxp.formats.npz import NPY_HEADER
 from tinyxp.formats.safetensors_file import read_safetensors
 
 SUFFIXES = (".npz", ".safetensors")
@@ -41,7 +41,7 @@ def write_trace(path: Path | str, points: Mapping[str, np.ndarray], *, ids: Any,
     if recorded.batch.mask is not None:
         arrays["mask"] = recorded.batch.mask
     arrays |= recorded.points
-    with folder(path.parent), replacing(path) as file:
+    with make_folder(path.parent), replacing(path) as file:
         if path.suffix.lower() == ".npz":
             np.savez(file, allow_pickle=False, **arrays)
         else:
@@ -67,7 +67,7 @@ def is_trace(path: Path) -> bool:
         return False
     if path.suffix.lower() == ".safetensors":
         return "ids" in read_safetensors(path)
-    with naming(path):
+    with name_in_errors(path):
         try:
             with zipfile.ZipFile(path) as archive:
                 return "ids.npy" in archive.namelist()
@@ -79,7 +79,7 @@ def read_trace(path: Path | str) -> Recorded:
     """Read a recorded trace. Raise CheckpointError naming the file and the problem. Nothing is executed."""
     path = Path(path)
     arrays = _read_npz(path) if path.suffix.lower() == ".npz" else _read_safetensors(path)
-    with naming(path):
+    with name_in_errors(path):
         if "ids" not in arrays:
             raise CheckpointError("has no entry 'ids', the token ids (b, t) that went in")
         ids, mask = arrays.pop("ids"), arrays.pop("mask", None)
@@ -88,7 +88,7 @@ def read_trace(path: Path | str) -> Recorded:
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
-    with naming(path):
+    with name_in_errors(path):
         size = map_file(path).size  # rejects what is not a regular file, and empty files
         try:
             with zipfile.ZipFile(path) as archive:
@@ -111,7 +111,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 def _array(name: str, data: bytes) -> np.ndarray:
     """Return the array in the bytes of an .npy. numpy.load would allocate what the header claims."""
     start = 10 + int.from_bytes(data[8:10], "little")
-    header = _HEADER.fullmatch(data[10:start]) if data.startswith(b"\x93NUMPY\x01\x00") else None
+    header = NPY_HEADER.fullmatch(data[10:start]) if data.startswith(b"\x93NUMPY\x01\x00") else None
     if header is None:
         raise CheckpointError(f"has the entry {name!r}, which is not a plain array in .npy 1.0")
     descr = header[1].decode("ascii", "replace")
@@ -130,7 +130,7 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
     data = map_file(path)
     start = 8 + int.from_bytes(data[:8].tobytes(), "little")
     arrays: dict[str, np.ndarray] = {}
-    with naming(path):
+    with name_in_errors(path):
         for name, tensor in tensors.items():
             if tensor.kind:
                 arrays[name] = tensor.read()

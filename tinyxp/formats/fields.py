@@ -1,4 +1,4 @@
-"""Reading a foreign config: every key is either read, harmless, or refused."""
+"""Reading a foreign config: every key is read, known to be harmless, or rejected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from tinyxp.checks import as_integer, as_positive
 from tinyxp.errors import UnsupportedModelError
 
-# A key that nobody reads may be decoration, or may ask for another computation, as these words do.
+# An unread key may be decoration, or may request another computation, as keys with these words do.
 _SUSPECT = re.compile(
     r"soft_?cap|scale|scaling|multiplier|window|rotary|expert|alibi|quant|compress|clip|clamp|norm_type"
     r"|(?<![a-z])(m?rope|moe)|qk_\w*norm|use_\w*norm|post_\w*norm|parallel_residual|bidirectional|interleave"
@@ -21,9 +21,9 @@ _HARMLESS = re.compile(r"_implementation$|^transformers\.js|gradient")
 
 
 class Fields:
-    """A mapping whose reads are remembered, so that what nobody read can be judged; null is as missing.
+    """A mapping that remembers which keys were read, so that the unread ones can be judged.
 
-    ``prefix`` is what the errors write before a key.
+    A key whose value is null counts as missing. Errors write ``prefix`` before a key.
     """
 
     def __init__(self, values: Mapping[str, Any], prefix: str = "") -> None:
@@ -35,47 +35,47 @@ class Fields:
         return self._values.get(key) is not None
 
     def is_null(self, key: str) -> bool:
-        """Whether the key stands there with null, which a few classes tell from a missing one."""
+        """Return whether the key is present with null, which a few classes tell from a missing key."""
         return key in self._values and self._values[key] is None
 
     def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of ``key`` unchecked, or ``default`` if it is missing or null."""
         self._read.add(key)
         value = self._values.get(key)
         return default if value is None else value
 
     def integer(self, key: str, default: int | None = None) -> int:
-        value = self._given(key, default)
-        return as_integer(f"{self._prefix}{key}", value, low=1)
+        """Return an integer of 1 or more; ValueError naming the key for anything else."""
+        return as_integer(f"{self._prefix}{key}", self._require(key, default), low=1)
 
     def number(self, key: str, default: float | None = None) -> float:
-        value = self._given(key, default)
-        return as_positive(f"{self._prefix}{key}", value)
+        """Return a finite number above 0; ValueError naming the key for anything else."""
+        return as_positive(f"{self._prefix}{key}", self._require(key, default))
 
     def flag(self, key: str, default: bool) -> bool:
+        """Return True or False; ValueError naming the key for anything else."""
         value = self.get(key, default)
         if not isinstance(value, bool):
             raise ValueError(f"{self._prefix}{key} is {value!r}; it must be true or false")
         return value
 
-    def _given(self, key: str, default: Any) -> Any:
+    def _require(self, key: str, default: Any) -> Any:
         value = self.get(key, default)
         if value is None:
             raise ValueError(f"{self._prefix}{key} is missing")
         return value
 
-    def refuse(self, key: str, because: str) -> None:
+    def reject(self, key: str, reason: str) -> None:
+        """Raise UnsupportedModelError with the key, its value and the reason."""
         name = key if key.isprintable() else repr(key)
-        raise UnsupportedModelError(f"{self._prefix}{name} is {self.get(key)!r}: {because}")
+        raise UnsupportedModelError(f"{self._prefix}{name} is {self.get(key)!r}: {reason}")
 
-    def refuse_unread(self) -> None:
-        """UnsupportedModelError for a key that was not read, asks for other mathematics, and is not off."""
+    def reject_unread(self) -> None:
+        """Raise UnsupportedModelError for an unread key that requests another computation and is not off."""
         for key in sorted(self._values.keys() - self._read):
-            if (
-                _SUSPECT.search(key.lower())
-                and not _HARMLESS.search(key)
-                and not _is_off(key, self._values[key])
-            ):
-                self.refuse(key, "this decoder does not compute that")
+            suspect = _SUSPECT.search(key.lower()) and not _HARMLESS.search(key)
+            if suspect and not _is_off(key, self._values[key]):
+                self.reject(key, "this decoder does not compute that")
 
 
 def _is_off(key: str, value: Any) -> bool:

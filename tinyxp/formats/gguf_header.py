@@ -1,7 +1,7 @@
-"""The head of a GGUF file: its metadata and where its tensors lie, every length held against the file.
+"""The header of a GGUF file: its metadata and the places of its tensors. Every length is checked.
 
-Source: the GGUF specification, versions 2 and 3. gguf.GGUFReader spends seconds on a vocabulary, and a length
-that the file does not have can keep it busy for ever.
+Source: the GGUF specification, versions 2 and 3. gguf.GGUFReader spends seconds on a vocabulary, and a false
+length can keep it busy for ever.
 """
 
 from __future__ import annotations
@@ -22,29 +22,35 @@ _LONGEST_ARRAY = 2**24  # values; the largest vocabularies have 2**18 tokens and
 
 
 class Place(NamedTuple):
-    """Where a tensor lies: its shape in C order, ggml's number of its type, its first byte in the file."""
+    """The place of a tensor in the file."""
 
     shape: tuple[int, ...]
+    """In C order."""
     type: int
+    """ggml's number of its type."""
     start: int
+    """Its first byte in the file."""
 
 
 class Header(NamedTuple):
+    """What a GGUF file says before its numbers."""
+
     metadata: dict[str, Any]
-    """Numbers, strings and lists of numbers, and lists of strings where they were asked for."""
+    """Numbers, strings and lists of numbers; lists of strings only if requested."""
     tensors: dict[str, Place]
 
 
 def read_header(data: np.ndarray, *, string_lists: bool = False) -> Header:
-    """The header of a file's bytes; CheckpointError for what is no little-endian GGUF of version 2 or 3.
+    """Read the header from a file's bytes.
 
-    Lists of strings (a vocabulary and its merges) take most of the time, and are left out unless asked for.
+    Lists of strings (a vocabulary and its merges) take most of the time and are read only if requested.
+    Raises CheckpointError for anything but a little-endian GGUF of version 2 or 3.
     """
     return _Reader(data, string_lists).header()
 
 
 class _Reader:
-    """Takes one value after another."""
+    """Reads one value after another."""
 
     def __init__(self, data: np.ndarray, string_lists: bool) -> None:
         self._data = memoryview(data.data)
@@ -60,6 +66,16 @@ class _Reader:
             order = " (a big-endian file)" if version & 0xFFFF == 0 else ""
             raise CheckpointError(f"is of GGUF version {version}{order}; 2 and 3 are read")
         tensors, pairs = self._number("Q"), self._number("Q")
+        metadata = self._metadata(pairs)
+        places = self._places(tensors)
+        alignment = metadata.get("general.alignment", 32)
+        if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+            raise CheckpointError(f"general.alignment is {alignment!r}; it must be a power of two")
+        base = -(-self._offset // alignment) * alignment
+        values = {key: value for key, value in metadata.items() if value is not None}
+        return Header(values, {name: p._replace(start=base + p.start) for name, p in places.items()})
+
+    def _metadata(self, pairs: int) -> dict[str, Any]:
         metadata: dict[str, Any] = {}
         for _ in range(pairs):
             key = check_name(self._string())
@@ -69,18 +85,16 @@ class _Reader:
                 metadata[key] = self._value(self._number("I"))
             except CheckpointError as error:
                 raise CheckpointError(f"key {key[:100]!r} {error}") from None
-        found: dict[str, Place] = {}
+        return metadata
+
+    def _places(self, tensors: int) -> dict[str, Place]:
+        places: dict[str, Place] = {}
         for _ in range(tensors):
             name = check_name(self._string())
-            if name in found:
+            if name in places:
                 raise CheckpointError(f"has the tensor {name!r} twice")
-            found[name] = self._place(name)
-        alignment = metadata.get("general.alignment", 32)
-        if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-            raise CheckpointError(f"general.alignment is {alignment!r}; it must be a power of two")
-        base = -(-self._offset // alignment) * alignment
-        kept = {key: value for key, value in metadata.items() if value is not None}
-        return Header(kept, {name: p._replace(start=base + p.start) for name, p in found.items()})
+            places[name] = self._place(name)
+        return places
 
     def _place(self, name: str) -> Place:
         dimensions = self._number("I")
@@ -119,7 +133,7 @@ class _Reader:
         return length
 
     def _strings(self, length: int) -> list[str] | None:
-        """The next strings, or None where only moved over: a hundred thousand, too many for a call each."""
+        """Read strings, or skip them and return None. There may be 100,000, too many for a call each."""
         strings: list[str] | None = [] if self._string_lists else None
         data, size, offset = self._data, len(self._data), self._offset
         for _ in range(length):
@@ -127,7 +141,7 @@ class _Reader:
             end = start + _LENGTH.unpack_from(data, offset)[0] if start <= size else start
             if end > size:
                 self._offset = offset
-                self._take(self._length())  # says what is claimed and what is left
+                self._take(self._length())  # raises, saying what is claimed and what is left
             if strings is not None:
                 strings.append(self._text(start, end))
             offset = end
@@ -146,7 +160,7 @@ class _Reader:
             raise CheckpointError(f"has a string at byte {start} that is not UTF-8") from None
 
     def _take(self, size: int) -> int:
-        """Moves on by ``size`` bytes; where they begin."""
+        """Advance by ``size`` bytes and return where they begin."""
         start = self._offset
         if size > len(self._data) - start:
             raise CheckpointError(

@@ -21,25 +21,29 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
     "generation_config.json",
 )
-CONFIGS = ("*.json",)
-EVERYTHING = ("*.safetensors", "*.json", *(name for name in TOKENIZER_FILES if not name.endswith(".json")))
+CONFIG_PATTERNS = ("*.json",)
+MODEL_PATTERNS = (
+    "*.safetensors",
+    "*.json",
+    *(name for name in TOKENIZER_FILES if not name.endswith(".json")),
+)
 
 
-def fetch(name: str, patterns: tuple[str, ...]) -> Path:
-    """The local copy of a hub repository's files, downloaded where the cache lacks them.
+def fetch(hub_id: str, patterns: tuple[str, ...]) -> Path:
+    """Return a local folder with the files of a hub repository, downloading those that its cache lacks.
 
-    Raises ImportError where huggingface_hub is not installed, CheckpointError saying what to do where the
-    repository cannot be had.
+    Raises ImportError if huggingface_hub is not installed, and CheckpointError with a way out if the
+    repository cannot be downloaded.
     """
     try:
         from huggingface_hub import snapshot_download
     except ModuleNotFoundError as error:
-        raise ImportError(f"{name} is fetched with huggingface_hub: pip install 'tinyxp[hf]'") from error
+        raise ImportError(f"{hub_id} needs huggingface_hub: pip install 'tinyxp[hf]'") from error
     try:
-        return Path(snapshot_download(name, allow_patterns=list(patterns), ignore_patterns=["*/*"]))
+        return Path(snapshot_download(hub_id, allow_patterns=list(patterns), ignore_patterns=["*/*"]))
     except Exception as error:  # its client raises its own, its transport's and the system's errors
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise CheckpointError(
-            f"{name}: no such path, and the hub does not give it ({reason}); download the folder elsewhere "
-            f"(hf download {name} --local-dir DIR) and pass its path"
+            f"{hub_id}: no such path, and the hub cannot provide it ({reason}); download the folder "
+            f"elsewhere (hf download {hub_id} --local-dir DIR) and pass its path"
         ) from error

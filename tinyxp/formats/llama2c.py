@@ -14,34 +14,33 @@ import numpy as np
 
 from tinyxp.config import Config
 from tinyxp.errors import CheckpointError
-from tinyxp.files import floats, map_file, naming, pickle_error
-from tinyxp.formats.plan import Checkpoint, Rule, Tensor, fit
+from tinyxp.files import decode_floats, map_file, name_in_errors, pickle_error
+from tinyxp.formats.checkpoint import Checkpoint, Tensor, match_rules
+from tinyxp.formats.names import Module, name_modules
+from tinyxp.formats.rules import Rule
+from tinyxp.formats.steps import unpermute_keys, unpermute_queries
 from tinyxp.shapes import block_shapes
 
 HEADER = struct.Struct("<7i")
 FIELDS = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")
 # Between the embedding and the final norm, in the file's order: each holds all layers.
-BLOCK = {
-    "attention_norm": "attn_norm",
-    "wq": "attn.q",
-    "wk": "attn.k",
-    "wv": "attn.v",
-    "wo": "attn.o",
-    "ffn_norm": "mlp_norm",
-    "w1": "mlp.gate",
-    "w2": "mlp.down",
-    "w3": "mlp.up",
-}
+BLOCK = (
+    *name_modules({"attention_norm": "attn_norm"}),
+    Module("wq", ("attn.q",), (unpermute_queries,)),
+    Module("wk", ("attn.k",), (unpermute_keys,)),
+    *name_modules({"wv": "attn.v", "wo": "attn.o", "ffn_norm": "mlp_norm"}),
+    *name_modules({"w1": "mlp.gate", "w2": "mlp.down", "w3": "mlp.up"}),
+)
 _NEWER = b"24ka"  # "ak42" of versions 1 and 2, little-endian
 
 
-def layout(config: Config) -> Iterator[Rule]:
-    """The tensors in the file's order; wq[3] is layer 3 of wq. Rows of q and k pair neighbours."""
-    heads = {"wq": config.n_heads, "wk": config.n_kv_heads}
+def list_rules(config: Config) -> Iterator[Rule]:
+    """Yield the rules of the tensors in the file's order; wq[3] is layer 3 of wq."""
     yield Rule("tok_emb", ("embed.weight",))
-    for theirs, ours in BLOCK.items():
+    for module in BLOCK:
+        steps = tuple(build(config) for build in module.steps)
         for i in range(config.n_layers):
-            yield Rule(f"{theirs}[{i}]", (f"blocks.{i}.{ours}.weight",), interleaved=heads.get(theirs, 0))
+            yield Rule(f"{module.name}[{i}]", (f"blocks.{i}.{module.holds[0]}.weight",), steps)
     yield Rule("final_norm", ("final_norm.weight",))
     yield Rule("freqs_cos", skipped="rotary table")
     yield Rule("freqs_sin", skipped="rotary table")
@@ -50,35 +49,39 @@ def layout(config: Config) -> Iterator[Rule]:
 
 
 def open_llama2c(path: Path) -> Checkpoint:
-    """A llama2.c ``.bin``, its size held against its header; a negative vocabulary size means untied.
+    """Open a llama2.c ``.bin`` and check its size against its header.
 
-    Raises CheckpointError for anything else, pickles and the later versions of the format among them.
+    A negative vocabulary size means that the head is not tied. Raises CheckpointError for anything else,
+    among them pickles and the later versions of the format.
     """
-    with naming(path):
+    with name_in_errors(path):
         data = map_file(path)
         head = data[: HEADER.size].tobytes()
     if _is_pickle(head):
         raise pickle_error(path)
-    with naming(path):
+    with name_in_errors(path):
         if head[:4] == _NEWER:
             raise CheckpointError("is of llama2.c's version 1 or 2; version 0 is read")
         if len(head) < HEADER.size:
             raise CheckpointError(f"is {len(head)} bytes long; a llama2.c header is {HEADER.size}")
-        config = _config(dict(zip(FIELDS, HEADER.unpack(head), strict=True)))
-        expected = _size(config)
+        config = _read_config(dict(zip(FIELDS, HEADER.unpack(head), strict=True)))
+        expected = _file_size(config)
         if data.size != expected:
             raise CheckpointError(f"is {data.size:,} bytes long; its llama2.c header says {expected:,}")
-    shapes = _shapes(config)
+    shapes = _file_shapes(config)
     tensors: dict[str, Tensor] = {}
     offset = HEADER.size
-    for rule in layout(config):
+    for rule in list_rules(config):
         tensors[rule.name] = tensor = _tensor(data, offset, shapes[rule.name.partition("[")[0]])
         offset += tensor.nbytes
-    return Checkpoint(path, config, fit(path, config, layout, tensors), tensors)
+    return Checkpoint(path, config, match_rules(path, config, list_rules, tensors), tensors)
 
 
 def _is_pickle(head: bytes) -> bool:
-    """A torch archive, or a pickle of protocol 2 to 5, whose third byte is never 0 as in a width of 640."""
+    """Recognise a torch archive, and a pickle of protocol 2 to 5.
+
+    The third byte of such a pickle is never 0, as it is in a width of 640.
+    """
     return head[:4] == b"PK\x03\x04" or (
         head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5" and head[2:3] != b"\0"
     )
@@ -86,10 +89,10 @@ def _is_pickle(head: bytes) -> bool:
 
 def _tensor(data: np.ndarray, offset: int, shape: tuple[int, ...]) -> Tensor:
     size = 4 * math.prod(shape)
-    return Tensor(shape, "F32", "float32", size, lambda: floats(data, offset, "float32", shape))
+    return Tensor(shape, "F32", "float32", size, lambda: decode_floats(data, offset, "float32", shape))
 
 
-def _config(header: dict[str, int]) -> Config:
+def _read_config(header: dict[str, int]) -> Config:
     for name, value in header.items():
         if value == 0 or (value < 0 and name != "vocab_size"):
             raise CheckpointError(f"{name} is {value} in the header: not a llama2.c file")
@@ -105,7 +108,7 @@ def _config(header: dict[str, int]) -> Config:
     )
 
 
-def _shapes(config: Config) -> dict[str, tuple[int, ...]]:
+def _file_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     block, table = block_shapes(config), (config.vocab_size, config.d_model)
     angles = (config.max_seq_len, config.head_dim // 2)
     ends = {
@@ -115,11 +118,12 @@ def _shapes(config: Config) -> dict[str, tuple[int, ...]]:
         "freqs_sin": angles,
         "wcls": table,
     }
-    return ends | {theirs: block[f"{ours}.weight"] for theirs, ours in BLOCK.items()}
+    return ends | {module.name: block[f"{module.holds[0]}.weight"] for module in BLOCK}
 
 
-def _size(config: Config) -> int:
-    """The bytes of a file of this config, in closed form: a header may claim any number of layers."""
-    shapes = {name: math.prod(shape) for name, shape in _shapes(config).items()}
-    numbers = sum(n * (config.n_layers if name in BLOCK else 1) for name, n in shapes.items())
-    return HEADER.size + 4 * (numbers - shapes["wcls"] * config.tie_embeddings)
+def _file_size(config: Config) -> int:
+    """Return the bytes of a file of this config in closed form: a header may claim any number of layers."""
+    sizes = {name: math.prod(shape) for name, shape in _file_shapes(config).items()}
+    names = {module.name for module in BLOCK}
+    numbers = sum(size * (config.n_layers if name in names else 1) for name, size in sizes.items())
+    return HEADER.size + 4 * (numbers - sizes["wcls"] * config.tie_embeddings)

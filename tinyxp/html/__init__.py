@@ -1,1 +1,1 @@
-"""Pages for people: HTML files that need nothing beside them."""
+"""Self-contained HTML pages of a comparison and of a forward pass."""

@@ -1,144 +1,204 @@
-"""Three sections of the page of a forward pass: the residual stream, a norm, and a unit of the MLP."""
+"""The sections of a forward pass's page about the residual stream, the norms and the units of the MLP."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from tinyxp.config import MLPS
-from tinyxp.html import measure
-from tinyxp.html.measure import Run
-from tinyxp.html.page import (
-    Line,
+from tinyxp.html.charts import Curve, column_chart, line_chart
+from tinyxp.html.elements import (
+    EMPTY,
     Section,
     cell,
-    chart,
-    columns,
-    escaped,
-    number,
-    percent,
-    rounded,
-    scrolling,
+    code,
+    controls,
+    details,
+    scroll_box,
+    select,
     slider,
     table,
     token,
 )
+from tinyxp.html.forward_pass import ForwardPass
+from tinyxp.html.markup import Html, escape, fill, join
+from tinyxp.html.measure_blocks import (
+    ShortestVector,
+    activation_curve,
+    mlp_units,
+    shortest_vector,
+    stream_lengths,
+    stream_points,
+)
+from tinyxp.html.numbers import number, percent, round_to
 
-LONGEST = 256
+MAX_NUMBERS = 256
 """How many numbers of a vector are drawn at most."""
-TICKS = 10
+MAX_TICKS = 10
 
 
-def stream(run: Run) -> Section:
-    """The length of each token's vector, from the embedding to the last block."""
-    norms = measure.stream_norms(run)
-    names = [name for name, _ in measure.stream(run)]
-    layers, tokens = (
-        run.params.config.n_layers,
-        [escaped(f"{run.token(i)} (position {i})") for i in run.shown],
-    )
-    every = math.ceil(layers / TICKS)
-    ticks = ["embed"]
-    for layer in range(layers):  # the last block has a tick, and none comes too near to "embed"
-        ticks += ["", str(layer) if (layer + 1) % every == layers % every else ""]
-    lines = [Line(label, norms[:, k].tolist()) for k, label in enumerate(tokens)]
-    loudest = int(norms.max(axis=0).argmax())
+def stream_section(run: ForwardPass) -> Section:
+    """Return the length of each token's vector, from the embedding to the last block."""
+    lengths = stream_lengths(run)
+    tokens = [f"{run.token(i)} (position {i})" for i in run.shown]
+    curves = [Curve(name, lengths[:, k].tolist(), "token") for k, name in enumerate(tokens)]
     title = "Length of each token's vector, one line per token, from the embedding to the last block"
-    options = "".join(
-        f'<option value="{k}"{" selected" * (k == loudest)}>{label}</option>'
-        for k, label in enumerate(tokens)
+    chart = line_chart(
+        curves, title=title, axis="block", ticks=_ticks(run.params.config.n_layers), dots=False
     )
+    longest = int(lengths.max(axis=0).argmax())
     rows = [
-        (f"<code>{name}</code>", [cell(number(x)) for x in row])
-        for name, row in zip(names, norms.tolist(), strict=True)
+        (code(point), [cell(number(x)) for x in row])
+        for (point, _), row in zip(stream_points(run), lengths.tolist(), strict=True)
     ]
-    heads = ("point", *(token(run.token(i)) for i in run.shown))
+    columns = [escape("point"), *(token(run.token(i)) for i in run.shown)]
     return Section(
         "stream",
-        "The residual stream",
-        "Each block adds to a token's vector twice, after attention (<code>attn_residual</code>) and after "
-        "the MLP (<code>residual</code>). A line is the length of one token's vector on its way through the "
-        "blocks, on a logarithmic scale; a tick is the end of a block. The token with the longest is chosen "
-        "first.",
-        '<div class="controls"><label class="field" for="trail">Token '
-        f'<select id="trail">{options}</select></label></div>'
-        f"{scrolling(chart(lines, ticks, title=title, log=True), title)}"
-        f"<details><summary>The numbers</summary>{table('Length of each vector', heads, rows)}</details>",
+        "Residual stream",
+        fill(
+            "Each block adds to a token's vector twice: after attention (<code>attn_residual</code>) and "
+            "after the MLP (<code>residual</code>). A line is the length of one token's vector through the "
+            "blocks, on a logarithmic scale; a tick is the end of a block. The token with the largest "
+            "length is chosen first."
+        ),
+        join(
+            [
+                controls(
+                    select("stream-token", "Token", [(str(k), x) for k, x in enumerate(tokens)], longest)
+                ),
+                scroll_box(chart, title),
+                details("Table of the values", table("Length of each vector", columns, rows)),
+            ]
+        ),
     )
 
 
-def silent(run: Run) -> Section:
-    """The quietest vector, before and after the norm that reads it."""
-    found, config = measure.silent(run), run.params.config
-    power = "mean square" if config.norm == "rms" else "variance"
-    rows = []
-    for step in found.steps:
-        share = percent(config.norm_eps / (step.power + config.norm_eps))
-        bare = "0 / 0" if math.isnan(step.bare) else number(step.bare)
-        cells = (number(step.before), number(step.power), share, number(step.after), bare)
-        rows.append((f"&times; {step.factor:g}", [cell(x) for x in cells]))
-    shown = min(len(found.before), LONGEST)
-    cut = "" if shown == len(found.before) else f", the first {shown} of {len(found.before)} numbers"
-    zero = "zeros stay zeros" if config.norm == "rms" else "zeros become the norm's bias"
-    heads = ("vector", "root mean square", power, "eps's share", "after the norm", "without eps")
+def _ticks(layers: int) -> list[str]:
+    """Label "embed" and the ends of some blocks: the last always, none close to "embed"."""
+    every = math.ceil(layers / MAX_TICKS)
+    ticks = ["embed"]
+    for layer in range(layers):
+        ticks += ["", str(layer) if (layer + 1) % every == layers % every else ""]
+    return ticks
+
+
+def norm_section(run: ForwardPass) -> Section:
+    """Return the shortest vector before and after its norm, and what eps does to it."""
+    vector, config = shortest_vector(run), run.params.config
+    is_rms = config.norm == "rms"
+    shown = min(len(vector.before), MAX_NUMBERS)
+    cut = "" if shown == len(vector.before) else f", the first {shown} of {len(vector.before)} numbers"
+    charts = (
+        fill(
+            "<p>{label}, {point}{cut}:</p>{chart}",
+            label=escape(label),
+            point=code(point),
+            cut=escape(cut),
+            chart=column_chart(values[:shown].tolist(), title=f"The vector {label.lower()} the norm{cut}"),
+        )
+        for label, point, values in (
+            ("Before", vector.point, vector.before),
+            ("After", vector.norm, vector.after),
+        )
+    )
+    power = "mean square" if is_rms else "variance"
     return Section(
-        "silent",
-        "A silent token through the norm",
-        f"The quietest vector of this run is that of {token(run.token(found.position))} at position "
-        f"{found.position} in <code>{found.point}</code>. The norm divides "
-        f"{'it' if config.norm == 'rms' else 'its distance from its mean'} by √({power} + eps), where eps "
-        f"is {config.norm_eps:g}, and multiplies by its weights. Beside a loud vector eps is nothing; the "
-        f"quieter the vector, the more of the sum is eps, which keeps noise from being blown up, and {zero} "
-        "instead of 0 / 0.",
-        f"<p>Before, <code>{found.point}</code>{cut}:</p>"
-        f"{columns(found.before[:shown].tolist(), title=f'The vector before the norm{cut}')}"
-        f"<p>After, <code>{found.norm}</code>{cut}:</p>"
-        f"{columns(found.after[:shown].tolist(), title=f'The vector after the norm{cut}')}"
-        + table("The same vector, made quieter by hand", heads, rows),
+        "norm",
+        "Effect of eps in the norm",
+        fill(
+            "The shortest vector of this run is that of {token} at position {position} in {point}. The norm "
+            "divides {what} by √({power} + eps), with eps = {eps:g}, and multiplies by its weights. For a "
+            "long vector eps is negligible. The shorter the vector, the larger the share of eps, which "
+            "keeps noise from being amplified; {zeros} instead of 0 / 0.",
+            token=token(run.token(vector.position)),
+            position=vector.position,
+            point=code(vector.point),
+            what=escape("it" if is_rms else "its difference from its mean"),
+            power=escape(power),
+            eps=config.norm_eps,
+            zeros=escape("zeros stay zeros" if is_rms else "zeros become the norm's bias"),
+        ),
+        fill("{charts}{table}", charts=join(charts), table=_scaled_table(vector, config.norm_eps, power)),
     )
 
 
-def valve(run: Run, data: dict[str, Any]) -> Section:
-    """Single units of the MLPs across the tokens."""
+def _scaled_table(vector: ShortestVector, eps: float, power: str) -> Html:
+    """Return what the norm makes of the vector scaled down, to 0 at last."""
+    rows = []
+    for scaled in vector.scaled:
+        cells = (
+            number(scaled.before),
+            number(scaled.power),
+            percent(eps / (scaled.power + eps)),
+            number(scaled.after),
+            escape("0 / 0") if math.isnan(scaled.without_eps) else number(scaled.without_eps),
+        )
+        rows.append((fill("&times; {factor:g}", factor=scaled.factor), [cell(x) for x in cells]))
+    columns = ("vector", "root mean square", power, "share of eps", "after the norm", "without eps")
+    return table("This vector, scaled down", [*map(escape, columns)], rows)
+
+
+def unit_section(run: ForwardPass) -> Section:
+    """Return single units of the MLPs across the tokens."""
     config = run.params.config
-    gated = MLPS[config.mlp].gated
-    found = [measure.valve(run, layer) for layer in range(config.n_layers)]
-    reaches = [[max(4.0, 1.1 * float(np.abs(unit[0]).max())) for unit in values] for _, values in found]
-    data["units"] = [units for units, _ in found]
-    data["valve"] = [
-        [[[rounded(x) for x in row] for row in unit] for unit in values.tolist()] for _, values in found
-    ]
-    data["reach"] = [[rounded(reach, 3) for reach in layer] for layer in reaches]
-    curve = " ".join(f"{x:.3f},{-y:.3f}" for x, y in measure.activation(run, max(map(max, reaches))))
-    names = ("gate", "silu(gate)", "up", "silu(gate) &times; up") if gated else ("up", "gelu(up)")
-    data["plotted"] = names[:2]
-    if gated:
-        what = (
-            "A unit of the MLP is a valve: silu(gate) says how far it is open, up what would flow, and their "
-            "product goes on (<code>mlp.hidden</code>). A gate far below 0 shuts it."
+    activation, is_gated = MLPS[config.mlp].activation, MLPS[config.mlp].gated
+    argument = "gate" if is_gated else "up"
+    names = [argument, f"{activation}({argument})"]
+    product = [escape("up"), fill("{gate} &times; up", gate=escape(names[1]))] if is_gated else []
+    columns = [*map(escape, names), *product]
+    layers = [mlp_units(run, layer) for layer in range(config.n_layers)]
+    units = [units for units, _ in layers]
+    reach = [[max(4.0, 1.1 * float(np.abs(unit[0]).max())) for unit in values] for _, values in layers]
+    if is_gated:
+        explanation = fill(
+            "A gated unit multiplies up by {gate}, and the product goes on (<code>mlp.hidden</code>). A "
+            "gate far below 0 closes the unit.",
+            gate=escape(names[1]),
         )
     else:
-        what = (
-            "A unit of the MLP lets its number through where that is high, and holds it back where it is far "
-            "below 0 (<code>mlp.hidden</code>)."
+        explanation = fill(
+            "A unit passes on its input if that is large, and suppresses it if it is far below 0 "
+            "(<code>mlp.hidden</code>)."
         )
-    options = "".join(f'<option value="{k}">{unit}</option>' for k, unit in enumerate(data["units"][0]))
-    rows = [(token(run.token(i)), [cell("")] * len(names)) for i in run.shown]
-    values = table("One unit across the tokens", ("token", *names), rows, name="valve-table")
-    dots = '<circle class="dot"/>' * len(run.shown)
-    plot = (
-        f'<figure class="plot"><svg id="plot" role="img" aria-labelledby="plot-told"><path class="grid" '
-        f'd="M-9999,0H9999M0,-9999V9999"/><polyline class="curve" points="{curve}"/><g id="dots">{dots}</g>'
-        '</svg><figcaption id="plot-told" class="note"></figcaption></figure>'
-    )
+    rows = [(token(run.token(i)), [cell(EMPTY)] * len(columns)) for i in run.shown]
     return Section(
-        "valve",
-        "A valve of the MLP" if gated else "A unit of the MLP",
-        f"{what} Here are the {len(data['units'][0])} of each layer's {config.d_ff:,} units whose results "
-        "are largest.",
-        f'<div class="controls">{slider("mlp-layer", "Layer", config.n_layers - 1)}'
-        f'<label class="field" for="unit">Unit <select id="unit">{options}</select></label></div>'
-        f'<div class="beside">{values}{plot}</div>',
+        "units",
+        "Gated units of the MLP" if is_gated else "Units of the MLP",
+        fill(
+            "{explanation} Here are the {shown} of each layer's {all} units with the largest results.",
+            explanation=explanation,
+            shown=len(units[0]),
+            all=escape(f"{config.d_ff:,}"),
+        ),
+        fill(
+            '{controls}<div class="beside">{table}{plot}</div>',
+            controls=controls(
+                slider("mlp-layer", "Layer", config.n_layers - 1),
+                select("unit", "Unit", [(str(k), str(unit)) for k, unit in enumerate(units[0])]),
+            ),
+            table=table("One unit across the tokens", [escape("token"), *columns], rows, name="unit-table"),
+            plot=_plot(run, max(map(max, reach))),
+        ),
+        {
+            "units": units,
+            "unit_values": [
+                [[[round_to(x) for x in row] for row in unit] for unit in values.tolist()]
+                for _, values in layers
+            ],
+            "reach": [[round_to(x, 3) for x in layer] for layer in reach],
+            "plotted": names,
+        },
+    )
+
+
+def _plot(run: ForwardPass, reach: float) -> Html:
+    """Return the activation as a curve, with a dot for each token that the script moves."""
+    curve = (fill("{x:.3f},{y:.3f}", x=x, y=-y) for x, y in activation_curve(run, reach).tolist())
+    return fill(
+        '<figure class="plot"><svg id="plot" role="img" aria-labelledby="plot-description"><path '
+        'class="grid" d="M-9999,0H9999M0,-9999V9999"/><polyline class="curve" points="{curve}"/><g '
+        'id="dots">{dots}</g></svg><figcaption id="plot-description" class="note"></figcaption></figure>',
+        curve=join(curve, " "),
+        dots=join([fill('<circle class="dot"/>')] * len(run.shown)),
     )

@@ -1,14 +1,16 @@
-"""Laws that a decoder must keep, and what judges ours, a changed one, or yours by them.
+"""Laws that every decoder must keep, and what judges this one, a changed one, or yours by them.
 
-``check_model`` judges a function from ids to logits; ``tinyxp check`` judges this decoder on every backend.
+``check_model`` judges a function from ids to logits. ``tinyxp check`` judges this decoder on every backend.
 """
 
 import tinyxp.testing.laws  # noqa: F401  # registers them
 from tinyxp.testing.checking import check_model, parametrize_with_laws
-from tinyxp.testing.law import LAWS, Draw, Law, LawBroken, law, select
-from tinyxp.testing.runner import Verdict, judge, replay
-from tinyxp.testing.subject import Subject
-from tinyxp.testing.subjects import foreign, subject
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.judging import Law, LawBroken, Verdict, judge
+from tinyxp.testing.law_registry import LAWS, law, replay, select
+from tinyxp.testing.subjects.backends import subject
+from tinyxp.testing.subjects.base import Subject
+from tinyxp.testing.subjects.foreign_model import foreign
 
 __all__ = [
     "LAWS",

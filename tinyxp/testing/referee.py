@@ -1,24 +1,24 @@
-"""A second decoder, written for nothing but to be right: one token, one head and one number at a time.
+"""A second decoder, written only to be correct: one token, one head and one number at a time.
 
-It shares no code with ``ops`` and ``model`` and computes in float64 on NumPy and ``math``; nothing in it is
-vectorised over tokens, masked or cached, so what those can do wrong cannot happen here.
+It shares no code with ``ops``, ``model`` and the laws, and computes in float64 with NumPy and ``math``.
+Nothing in it is vectorised over tokens, masked or cached, so faults of those kinds cannot occur here.
 """
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tinyxp.config import MLPS, Config
-from tinyxp.testing.laws.positions import turned
+from tinyxp.config import Config
 
 Arrays = Mapping[str, np.ndarray]
 
 
 def logits(config: Config, arrays: Arrays, ids: Sequence[int], positions: Sequence[int]) -> np.ndarray:
-    """The logits (t, n) of one row without padding, in float64."""
+    """Return the logits (t, n) of one row without padding, in float64."""
     norm = NORMS[config.norm]
     stream = [np.array(arrays["embed.weight"][token], dtype=np.float64) for token in ids]
     if config.position == "learned":
@@ -30,22 +30,21 @@ def logits(config: Config, arrays: Arrays, ids: Sequence[int], positions: Sequen
             x = norm(stream[now], w, "attn_norm", config.norm_eps)
             q, k, v = (affine(x, w, f"attn.{name}").reshape(-1, config.head_dim) for name in "qkv")
             if config.position == "rope":
-                q, k = turned(q, position, config), turned(k, position, config)
+                q, k = rotate(q, position, config), rotate(k, position, config)
             seen.append((k, v))
             stream[now] = stream[now] + affine(attend(q, seen, config), w, "attn.o")
             x = norm(stream[now], w, "mlp_norm", config.norm_eps)
-            if MLPS[config.mlp].gated:
-                hidden = np.array([u / (1.0 + math.exp(-u)) for u in affine(x, w, "mlp.gate")])
-                hidden = hidden * affine(x, w, "mlp.up")
-            else:
-                hidden = np.array([GELUS[config.mlp](u) for u in affine(x, w, "mlp.up")])
+            is_gated = "mlp.gate.weight" in w
+            bent = [ACTIVATIONS[config.mlp](u) for u in affine(x, w, "mlp.gate" if is_gated else "mlp.up")]
+            hidden = np.array(bent) * affine(x, w, "mlp.up") if is_gated else np.array(bent)
             stream[now] = stream[now] + affine(hidden, w, "mlp.down")
     table = arrays["embed.weight" if config.tie_embeddings else "head.weight"]
-    return np.stack([table @ norm(x, arrays, "final_norm", config.norm_eps) for x in stream])
+    bias = arrays.get("head.bias", 0.0)
+    return np.stack([table @ norm(x, arrays, "final_norm", config.norm_eps) + bias for x in stream])
 
 
 def attend(q: np.ndarray, seen: list[tuple[np.ndarray, np.ndarray]], config: Config) -> np.ndarray:
-    """What one token's heads read from all that it sees. q (h, hd) -> (h*hd,)."""
+    """Return what one token's heads read from the keys and values that it sees. q (h, hd) -> (h*hd,)."""
     heads = []
     for head in range(config.n_heads):
         shared = head * config.n_kv_heads // config.n_heads
@@ -57,9 +56,38 @@ def attend(q: np.ndarray, seen: list[tuple[np.ndarray, np.ndarray]], config: Con
 
 
 def affine(x: np.ndarray, w: Arrays, name: str) -> np.ndarray:
-    """W x + b. x (i,) -> (o,)."""
+    """Return W x + b. x (i,) -> (o,)."""
     y: np.ndarray = w[f"{name}.weight"] @ x
     return y + w[f"{name}.bias"] if f"{name}.bias" in w else y
+
+
+def rotate(x: np.ndarray, position: int, config: Config) -> np.ndarray:
+    """Return x (..., hd) as complex numbers x[i] + j x[i + hd/2], each times e^(j angle)."""
+    half = config.head_dim // 2
+    turn = np.asarray([cmath.exp(1j * position * rope_frequency(i, config)) for i in range(half)])
+    z = (x[..., :half] + 1j * x[..., half:]) * turn
+    return np.concatenate([z.real, z.imag], axis=-1)
+
+
+def rope_frequency(i: int, config: Config) -> float:
+    """Return the radians per position of pair i, by the wavelengths of the papers."""
+    plain: float = 1.0 / config.rope_theta ** (2 * i / config.head_dim)
+    scaling = config.rope_scaling
+    if scaling is None:
+        return plain
+    slow = plain / scaling.factor
+    if scaling.rope_type == "linear":
+        return slow
+    wavelength, context = 2.0 * math.pi / plain, scaling.original_max_seq_len
+    longest, shortest = context / scaling.low_freq_factor, context / scaling.high_freq_factor
+    if wavelength > longest:
+        return slow
+    if wavelength < shortest:
+        return plain
+    smooth = (context / wavelength - scaling.low_freq_factor) / (
+        scaling.high_freq_factor - scaling.low_freq_factor
+    )
+    return (1.0 - smooth) * slow + smooth * plain
 
 
 def layer_norm(x: np.ndarray, w: Arrays, name: str, eps: float) -> np.ndarray:
@@ -76,7 +104,9 @@ NORMS: dict[str, Callable[[np.ndarray, Arrays, str, float], np.ndarray]] = {
     "layer": layer_norm,
     "rms": rms_norm,
 }
-GELUS: dict[str, Callable[[float], float]] = {
+ACTIVATIONS: dict[str, Callable[[float], float]] = {
+    "swiglu": lambda u: u / (1.0 + math.exp(-u)),
     "gelu": lambda u: u / 2.0 * math.erfc(-u / math.sqrt(2.0)),
     "gelu_tanh": lambda u: u / (1.0 + math.exp(-2.0 * math.sqrt(2.0 / math.pi) * (u + 0.044715 * u**3))),
+    "relu2": lambda u: max(u, 0.0) ** 2,
 }

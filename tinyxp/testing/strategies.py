@@ -1,7 +1,7 @@
-"""Hypothesis strategies for decoders: small by default, every knob a keyword, every value plain.
+"""Hypothesis strategies for decoders: small by default, with every option a keyword and every value plain.
 
-Values are drawn on NumPy or as Python lists, never on another library, so that one failing example replays on
-every backend. All shrink towards the smallest: one layer, one head, one token, id 0.
+Values are drawn as NumPy arrays or Python lists, so that a failing example replays on every backend. All
+shrink towards the smallest: one layer, one head, one token, id 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Range = tuple[int, int]
 
 
 class HasVocabulary(Protocol):
-    """What ids are drawn for: a Config, or whatever names these two limits."""
+    """What ids are drawn for: a Config, or any object with these two limits."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -57,12 +57,12 @@ def configs(
     max_seq_len: Range | int = (12, 16),
     **fixed: Any,
 ) -> Config:
-    """Configurations of both families and of mixtures: GQA from MQA to MHA, odd widths, every norm, mlp,
-    position and bias, tied or not, every scaling of rotary frequencies.
+    """Draw configurations of both families and of mixtures.
 
-    A size is an inclusive range, or one number. ``head_dim`` is rounded up to an even number where positions
-    rotate. ``fixed`` sets fields of Config, such as ``norm="rms"``; a family that contradicts it is bent, not
-    left out.
+    They cover GQA from MQA to MHA, odd widths, every norm, mlp, position and bias, tied and untied heads, and
+    every scaling of rotary frequencies. A size is an inclusive range, or one number. For rotary positions
+    ``head_dim`` is rounded up to an even number. ``fixed`` sets fields of Config, such as ``norm="rms"``, and
+    overrides those of the family.
     """
     family = draw(st.sampled_from(list(families)))
 
@@ -85,33 +85,35 @@ def configs(
         fields |= {name: value for name, value in GPT2.items() if name != "tie_embeddings"}
         fields["mlp"] = draw(st.sampled_from(["gelu_tanh", "gelu"]))
     else:
-        fields |= {name: flag() for name in ("attn_bias", "attn_out_bias", "mlp_bias")}
+        fields |= {name: flag() for name in ("attn_bias", "attn_out_bias", "mlp_bias", "head_bias")}
     if family == "mixed":
         for name, known in (("norm", NORMS), ("position", POSITIONS), ("mlp", MLPS)):
             fields[name] = draw(st.sampled_from(tuple(known)))
-    fields |= fixed
     groups = integer(n_kv_heads)
     shared = 1 if family == "gpt2" else integer(queries_per_kv_head)
     size = integer(head_dim)
-    if fields.get("position", "rope") == "rope":
+    if (fields | fixed).get("position", "rope") == "rope":
         size += size % 2
         fields["rope_theta"] = draw(st.sampled_from([1e4, 100.0, 1e6]))
         fields["rope_scaling"] = draw(st.sampled_from([None, *SCALINGS]))
     heads = {"n_kv_heads": groups, "n_heads": groups * shared, "head_dim": size}
+    width, limits = groups * shared * size, (d_model, d_model) if isinstance(d_model, int) else d_model
+    if limits[0] <= width <= limits[1] and flag():
+        fields["d_model"] = width  # square matrices, whose shapes do not reveal a transpose
     return Config(**(heads | fields | fixed))
 
 
 def seeds() -> st.SearchStrategy[int]:
-    """Seeds of ``numpy.random.default_rng``: large arrays are drawn from one, so that examples stay short."""
+    """Return a strategy for seeds of ``default_rng``: arrays built from one keep examples short."""
     return st.integers(0, 2**16)
 
 
 def random_arrays(config: Config, seed: int = 0) -> dict[str, np.ndarray]:
-    """Parameters at which every value on the way is of order one, in float64 on NumPy.
+    """Return parameters for which every intermediate value is of order one, in float64 on NumPy.
 
-    A matrix (o, i) is normal with standard deviation 1.5 / sqrt(i), so that attention chooses and activations
-    bend (at the usual 0.02 a wrong GELU is lost in rounding); a table (n, d) with 1; norm weights are 1 and
-    biases 0, each plus 0.3 of a normal.
+    A matrix (o, i) is normal with standard deviation 1.5 / sqrt(i), so that attention is selective and
+    activations are nonlinear; with the usual 0.02 a wrong GELU is smaller than rounding. A table (n, d) has
+    standard deviation 1. Norm weights are 1 and biases 0, each plus 0.3 times a normal number.
     """
     rng = np.random.default_rng(seed)
     arrays = {}
@@ -127,14 +129,14 @@ def random_arrays(config: Config, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def params(config: Config) -> st.SearchStrategy[Params]:
-    """Parameters of ``config`` in float64 on NumPy, every activation of order one: see ``random_arrays``."""
+    """Return a strategy for parameters of ``config``, as ``random_arrays`` gives them."""
     return seeds().map(lambda seed: Params(random_arrays(config, seed), config))
 
 
 def token_ids(
     config: HasVocabulary, *, rows: Range = (1, 3), columns: Range = (1, 6)
 ) -> st.SearchStrategy[list[list[int]]]:
-    """Ids of a batch as lists, (b, t), below config.vocab_size and no longer than config.max_seq_len."""
+    """Return a strategy for ids (b, t) as lists, within the config's vocab_size and max_seq_len."""
     longest = min(columns[1], config.max_seq_len)
     ids = st.integers(0, config.vocab_size - 1)
     shapes = st.tuples(st.integers(*rows), st.integers(min(columns[0], longest), longest))
@@ -149,8 +151,10 @@ def token_ids(
 def padded_batches(
     draw: st.DrawFn, config: HasVocabulary, *, rows: Range = (1, 3), columns: Range = (1, 8)
 ) -> tuple[list[list[int]], list[list[bool]]]:
-    """(ids, mask) of a batch (b, t): each row holds 1 to t real tokens in one piece, at any place, and
-    arbitrary ids on its padding."""
+    """Draw (ids, mask) of a batch (b, t): each row has 1 to t contiguous real tokens, at any place.
+
+    Ids on padding are arbitrary.
+    """
     batch = draw(token_ids(config, rows=rows, columns=columns))
     width = len(batch[0])
     mask = []
@@ -162,17 +166,17 @@ def padded_batches(
 
 
 def chunkings(t: int) -> st.SearchStrategy[list[int]]:
-    """Ways of cutting t columns into pieces: positive integers that add up to t."""
+    """Return a strategy for cutting t columns into pieces: positive integers that add up to t."""
     cuts = st.lists(st.booleans(), min_size=max(t - 1, 0), max_size=max(t - 1, 0))
 
     def pieces(cut_after: list[bool]) -> list[int]:
-        found = [1]
+        sizes = [1]
         for cut in cut_after:
             if cut:
-                found.append(1)
+                sizes.append(1)
             else:
-                found[-1] += 1
-        return found
+                sizes[-1] += 1
+        return sizes
 
     return cuts.map(pieces)
 
@@ -180,7 +184,7 @@ def chunkings(t: int) -> st.SearchStrategy[list[int]]:
 def logits(
     *, rows: Range = (1, 3), vocab_size: Range = (1, 12), magnitude: float = 12.0
 ) -> st.SearchStrategy[np.ndarray]:
-    """Scores (b, n) in float64 that float32 holds exactly, some of them equal, none beyond ``magnitude``."""
+    """Return a strategy for scores (b, n) in float64, up to ``magnitude``: exact in float32, some equal."""
     steps = int(magnitude * 4)
     values = st.integers(-steps, steps).map(lambda i: i / 4)
     shapes = st.tuples(st.integers(*rows), st.integers(*vocab_size))
@@ -192,7 +196,7 @@ def logits(
 
 
 def sampling_settings(*, vocab_size: int = 12) -> st.SearchStrategy[dict[str, Any]]:
-    """Keywords of ``tinyxp.generate``: temperature (0 too), top_k, top_p and seed."""
+    """Return a strategy for keywords of ``tinyxp.generate``: temperature (also 0), top_k, top_p and seed."""
     temperatures = st.sampled_from([0.0, 1.0, 0.5, 2.0, 0.1, 10.0])
     top_k = st.none() | st.integers(1, vocab_size + 1)
     top_p = st.none() | st.sampled_from([1.0, 0.9, 0.5, 0.1, 0.0]) | st.floats(0.0, 1.0, width=32)
@@ -202,7 +206,7 @@ def sampling_settings(*, vocab_size: int = 12) -> st.SearchStrategy[dict[str, An
 
 
 def texts(*, max_size: int = 40) -> st.SearchStrategy[str]:
-    """Any text that UTF-8 can hold: scripts, emoji, blanks of every kind, what looks like special tokens."""
+    """Return a strategy for any text that UTF-8 can encode, including text that spells special tokens."""
     anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=max_size)
     pieces = st.sampled_from(
         ["", " ", "  ", "\n", "\t", " the", "don't", "I'LL", "123", "4567", "!?", "naïve", "e\u0301", "日本",

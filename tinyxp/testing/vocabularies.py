@@ -1,4 +1,4 @@
-"""Small byte-level vocabularies: made of a text, slow by definition, and written as files to load."""
+"""Small byte-level vocabularies: built from a text, encoded by definition, and written as files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.testing.law import Draw
+from tinyxp.testing.draws import Draw
 from tinyxp.testing.strategies import seeds
 from tinyxp.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -52,10 +52,10 @@ _CHARACTERS = {byte: chr(byte) for byte in _PLAIN} | {byte: chr(256 + i) for i, 
 
 
 class Vocabulary(NamedTuple):
-    """The 256 bytes and what merges make of them.
+    """The 256 bytes and the tokens that merges make of them.
 
-    ``ranked``: ids are ranks, as in tiktoken's files: a pair's rank is that of the token that it makes, and
-    a piece that is a token is that token. Else ids stand in any order, and merges are ranked by theirs.
+    If ``ranked``, ids are ranks, as in tiktoken's files: the rank of a pair is that of its token, and a piece
+    that is a token becomes that token. Otherwise ids have any order, and merges are ranked by theirs.
     """
 
     ids: dict[bytes, int]
@@ -63,8 +63,8 @@ class Vocabulary(NamedTuple):
     ranked: bool
 
     def encode(self, pieces: list[str]) -> list[int]:
-        """The definition, in each piece the first pair of the lowest rank is joined, until none is."""
-        found = []
+        """Return ids by definition: in each piece merge the first pair of the lowest rank repeatedly."""
+        ids = []
         for piece in pieces:
             parts = [bytes([byte]) for byte in piece.encode()]
             if self.ranked and piece.encode() in self.ids:
@@ -74,8 +74,8 @@ class Vocabulary(NamedTuple):
                 if rank == len(self.ids):
                     break
                 parts[at : at + 2] = [parts[at] + parts[at + 1]]
-            found += [self.ids[part] for part in parts]
-        return found
+            ids += [self.ids[part] for part in parts]
+        return ids
 
     def _rank(self, left: bytes, right: bytes) -> int:
         if self.ranked:
@@ -84,12 +84,12 @@ class Vocabulary(NamedTuple):
 
 
 def spelled(data: bytes) -> str:
-    """GPT-2's spelling of bytes: printable Latin-1 as it is, the others from U+0100 on."""
+    """Return GPT-2's spelling of bytes: printable Latin-1 unchanged, the others from U+0100 on."""
     return "".join(_CHARACTERS[byte] for byte in data)
 
 
-def vocabulary(draw: Draw, text: str, *, ranked: bool = False) -> Vocabulary:
-    """A vocabulary with a few drawn merges of the text."""
+def draw_vocabulary(draw: Draw, text: str, *, ranked: bool = False) -> Vocabulary:
+    """Draw a vocabulary with a few merges of the text."""
     rng = np.random.default_rng(draw("seed of merges", seeds()))
     words = [[bytes([b]) for b in word.encode()] for word in re.findall(r" ?\w+|\W", text)]
     merges: list[tuple[bytes, bytes]] = []
@@ -110,12 +110,14 @@ def vocabulary(draw: Draw, text: str, *, ranked: bool = False) -> Vocabulary:
 
 
 @contextmanager
-def loaded(made: Vocabulary, kind: str, config: dict[str, Any] | None = None) -> Iterator[Tokenizer]:
-    """tinyxp's tokenizer of a vocabulary, from files of one kind; all but rank files have a special token."""
+def load_from_files(
+    vocabulary: Vocabulary, kind: str, config: dict[str, Any] | None = None
+) -> Iterator[Tokenizer]:
+    """Load tinyxp's tokenizer of a vocabulary from files of one kind; rank files have no special token."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        vocab = {spelled(token): i for token, i in made.ids.items()} | {SPECIAL: len(made.ids)}
-        pairs = [f"{spelled(left)} {spelled(right)}" for left, right in made.merges]
+        vocab = {spelled(token): i for token, i in vocabulary.ids.items()} | {SPECIAL: len(vocabulary.ids)}
+        pairs = [f"{spelled(left)} {spelled(right)}" for left, right in vocabulary.merges]
         if config is not None:
             (folder / "tokenizer_config.json").write_text(json.dumps(config))
         if kind == "vocab.json":
@@ -123,28 +125,28 @@ def loaded(made: Vocabulary, kind: str, config: dict[str, Any] | None = None) ->
             (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *pairs]), encoding="utf-8")
             yield load_tokenizer(folder)
         elif kind == "tokenizer.json":
-            theirs(made).save(str(folder / kind))
+            as_package_tokenizer(vocabulary).save(str(folder / kind))
             yield load_tokenizer(folder)
         else:
-            lines = [base64.b64encode(token) + b" %d" % i for token, i in made.ids.items()]
+            lines = [base64.b64encode(token) + b" %d" % i for token, i in vocabulary.ids.items()]
             (folder / f"{kind}.tiktoken").write_bytes(b"\n".join(lines))
             yield load_tokenizer(folder / f"{kind}.tiktoken")
 
 
-def theirs(made: Vocabulary) -> Any:
-    """The same vocabulary in the package tokenizers."""
+def as_package_tokenizer(vocabulary: Vocabulary) -> Any:
+    """Return the vocabulary as a tokenizer of the package tokenizers."""
     package = import_module("tokenizers")
-    vocab = {spelled(token): i for token, i in made.ids.items()}
-    merges = [(spelled(left), spelled(right)) for left, right in made.merges]
-    found = package.Tokenizer(package.models.BPE(vocab=vocab, merges=merges))
-    found.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    found.decoder = package.decoders.ByteLevel()
-    found.add_special_tokens([SPECIAL])
-    return found
+    vocab = {spelled(token): i for token, i in vocabulary.ids.items()}
+    merges = [(spelled(left), spelled(right)) for left, right in vocabulary.merges]
+    tokenizer = package.Tokenizer(package.models.BPE(vocab=vocab, merges=merges))
+    tokenizer.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = package.decoders.ByteLevel()
+    tokenizer.add_special_tokens([SPECIAL])
+    return tokenizer
 
 
-def settled(text: str) -> str:
-    """The text without characters of which versions of Unicode say different things."""
+def without_unstable(text: str) -> str:
+    """Return the text without characters that versions of Unicode classify differently."""
     old = unicodedata.ucd_3_2_0.category
     keep = [c for c in text if old(c) == unicodedata.category(c) != "Cn" or "\U0001f300" <= c <= "\U0001f64f"]
     return "".join(keep)

@@ -1,1 +1,1 @@
-"""Text: tokenizers."""
+"""Text: tokenizers, their training, corpora, and the windows that models are trained on."""

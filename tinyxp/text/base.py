@@ -1,4 +1,6 @@
-"""What every tokenizer is: a function from text to ids, the bytes of each id, and the ids with a meaning."""
+"""A tokenizer: a function from text to ids, the bytes of each id, and the ids with a meaning."""
+
+from __future__ import annotations
 
 import codecs
 import operator
@@ -14,11 +16,11 @@ Encode = Callable[[str, bool], list[int]]
 
 
 class Tokenizer:
-    """Text to ids and back.
+    """Convert text to ids and back.
 
-    `encode(text, specials)` returns ids without the BOS, `tokens` maps every id to its bytes. `adds_bos`:
-    every encoding starts with `bos_id`. `space_prefix`: `encode` puts a space before the text
-    (SentencePiece), which `decode` takes away again.
+    ``encode(text, specials)`` returns ids without the BOS; ``tokens`` maps every id to its bytes. With
+    ``adds_bos``, every encoding starts with ``bos_id``. With ``space_prefix``, ``encode`` puts a space before
+    the text (SentencePiece), and ``decode`` removes it.
     """
 
     def __init__(
@@ -51,10 +53,10 @@ class Tokenizer:
         )
 
     def encode(self, text: str, specials: bool = False) -> list[int]:
-        """Ids of `text`, after one BOS where `adds_bos`.
+        """Return the ids of ``text``, after one BOS if the tokenizer adds one.
 
-        Text that spells a special token is plain text, unless `specials`. ValueError where `text` is not a
-        str or has a lone surrogate.
+        Text that spells a special token is plain text unless ``specials``. Raises ValueError if ``text`` is
+        not a str or has a lone surrogate.
         """
         check_text(text)
         ids = self._encode(text, specials)
@@ -63,11 +65,11 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
-        """Text of `ids`, special tokens spelled out, bytes that are not UTF-8 as U+FFFD.
+        """Return the text of ``ids``, with special tokens spelled out and invalid UTF-8 as U+FFFD.
 
-        What `encode` puts before a text is left out: the first id where it is the BOS of a tokenizer that
-        adds one, and the space of a `space_prefix` (after that BOS, where there is one: ids without it are
-        taken to go on from an earlier text). ValueError for an id outside the vocabulary.
+        What ``encode`` puts before a text is removed: a first BOS if the tokenizer adds one, and the space of
+        ``space_prefix``. If the tokenizer adds a BOS and the ids begin without it, they continue an earlier
+        text, and the space stays. Raises ValueError for an id outside the vocabulary.
         """
         stream = self.stream()
         try:
@@ -76,12 +78,12 @@ class Tokenizer:
             raise ValueError(f"ids must be a sequence of integers, not {type(ids).__name__}") from None
         return "".join(pieces) + stream.flush()
 
-    def stream(self) -> "Stream":
-        """A decoder that takes one id at a time."""
+    def stream(self) -> Stream:
+        """Return a decoder that takes one id at a time."""
         return Stream(self)
 
     def token_bytes(self, index: SupportsIndex) -> bytes:
-        """The bytes of one id. ValueError for an id outside the vocabulary."""
+        """Return the bytes of one id; ValueError for an id outside the vocabulary."""
         try:
             number = operator.index(index)
         except TypeError:
@@ -95,7 +97,7 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf]")
 
 
 class Stream:
-    """Decodes ids one by one into whole characters; all it returns, joined, is `decode` of all the ids."""
+    """Decode ids one by one into whole characters. The pieces, joined, equal ``decode`` of all the ids."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -104,7 +106,7 @@ class Stream:
         self._drops_space = tokenizer.space_prefix and not tokenizer.adds_bos
 
     def push(self, index: SupportsIndex) -> str:
-        """The characters that `index` completes, if any. ValueError for an id outside the vocabulary."""
+        """Return the characters that ``index`` completes, if any; ValueError for an unknown id."""
         data = self._tokenizer.token_bytes(index)
         if self._at_start:
             self._at_start = False
@@ -115,37 +117,37 @@ class Stream:
             self._drops_space = False
             data = data.removeprefix(b" ")
         text, (pending, _) = self._utf8.decode(data), self._utf8.getstate()
-        if _SURROGATE.fullmatch(pending):  # Python waits for its third byte, though no character begins so
+        if _SURROGATE.fullmatch(pending):  # Python waits for a third byte, but no character begins so
             text += self._utf8.decode(b"", final=True)
         return text
 
     def flush(self) -> str:
-        """What is left: U+FFFD where the ids ended inside a character, else nothing."""
+        """Return U+FFFD if the ids ended inside a character, else nothing."""
         return self._utf8.decode(b"", final=True)
 
 
 def special_splitter(specials: Mapping[str, int]) -> Callable[[str], Iterator[str | int]]:
-    """A function that cuts text into plain pieces and the ids of the specials it spells, longest first."""
+    """Return a function that cuts text into plain pieces and the ids of special tokens, longest first."""
     spellings = sorted(filter(None, specials), key=len, reverse=True)
 
-    @cache  # compiling a thousand spellings takes longer than reading them, and most texts need none
+    @cache  # compiling a thousand spellings is slow, and most texts need none
     def pattern() -> re.Pattern[str]:
         return re.compile("|".join(map(re.escape, spellings)))
 
     def cut(text: str) -> Iterator[str | int]:
         end = 0
-        for found in pattern().finditer(text) if spellings else ():
-            if found.start() > end:
-                yield text[end : found.start()]
-            yield specials[found.group()]
-            end = found.end()
+        for match in pattern().finditer(text) if spellings else ():
+            if match.start() > end:
+                yield text[end : match.start()]
+            yield specials[match.group()]
+            end = match.end()
         if end < len(text):
             yield text[end:]
 
     return cut
 
 
-def with_specials(
+def add_specials(
     encode_plain: Callable[[str], list[int]],
     specials: Mapping[str, int],
     always: Mapping[str, int],
@@ -153,10 +155,10 @@ def with_specials(
     prefix: str = "",
     added_bos: int | None = None,
 ) -> Encode:
-    """An encoder of plain text, made to find `specials` when asked and the tokens of `always` every time.
+    """Extend an encoder of plain text: find ``specials`` on request, and the tokens of ``always`` every time.
 
-    `prefix` goes before a text that begins with plain text. A BOS that the text spells is the one that would
-    be added: what is plain after it begins the text too.
+    ``prefix`` goes before a text that begins with plain text. A BOS that the text spells replaces the one
+    that would be added, so plain text after it begins the text too.
     """
     cut_all, cut_always = special_splitter({**specials, **always}), special_splitter(always)
 
@@ -174,7 +176,7 @@ def with_specials(
 
 
 def check_vocabulary(vocab: object) -> dict[str, int]:
-    """`vocab` as a map from tokens to distinct ids of 0 or more; else CheckpointError."""
+    """Return ``vocab`` if it maps tokens to distinct ids of 0 or more; else raise CheckpointError."""
     if not isinstance(vocab, dict) or not vocab:
         raise CheckpointError("has no vocabulary that maps tokens to ids")
     owner: dict[int, str] = {}

@@ -1,8 +1,11 @@
-"""Byte-level byte-pair encoding: text is cut into chunks; in the bytes of each, the best pair is joined."""
+"""Byte-level byte-pair encoding: cut text into chunks and merge the bytes of each, best pair first."""
+
+from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import count
 from typing import SupportsIndex
 
 from tinyxp.text.bpe_training import Merge, Training, pair_counts, train
@@ -46,14 +49,14 @@ __all__ = [
 ]
 
 _CACHED_CHUNKS = 2**16
-_CACHED_LENGTH = 64  # characters; words are shorter, and what is longer hardly ever comes twice
+_CACHED_LENGTH = 64  # characters; words are shorter, and longer chunks hardly ever repeat
 
 
 def encode(text: str, ranks: Mapping[bytes, int], *, pattern: str = GPT2_PATTERN) -> list[int]:
-    """Ids of `text`: in every chunk of `pattern`, the neighbours of the lowest rank are joined first.
+    """Return the ids of ``text``: in every chunk of ``pattern``, merge the lowest-ranked neighbours first.
 
-    `ranks` maps a token's bytes to its id, which is its rank too, as in tiktoken's files; a chunk that is a
-    token as a whole is that token. ValueError for a byte that has no token and for a lone surrogate.
+    ``ranks`` maps a token's bytes to its id, which is its rank too, as in tiktoken's files. A chunk that is a
+    token as a whole is that token. Raises ValueError for a byte without a token and for a lone surrogate.
     Source: Sennrich, Haddow, Birch 2016, over bytes as in Radford et al. 2019.
     """
     return rank_encoder(ranks, pattern)(text)
@@ -67,16 +70,16 @@ def encode_merges(
     pattern: str = GPT2_PATTERN,
     ignore_merges: bool = False,
 ) -> list[int]:
-    """Ids of `text` for a vocabulary whose ids are not its ranks: `merges` maps a pair to its rank.
+    """Return the ids of ``text`` for a vocabulary whose ids are not its ranks: ``merges`` ranks the pairs.
 
-    With `ignore_merges` a chunk that is a token as a whole is that token, whatever its merges (Llama 3).
-    Errors as for `encode`. Source: vocab.json and merges.txt of GPT-2; the same pairs in GGUF.
+    With ``ignore_merges``, a chunk that is a token as a whole is that token (Llama 3). Raises ValueError for
+    a byte without a token and for a lone surrogate. Source: vocab.json and merges.txt of GPT-2; GGUF.
     """
     return merge_encoder(vocab, merges, pattern, ignore_merges=ignore_merges)(text)
 
 
 def decode(ids: Iterable[SupportsIndex], ranks: Mapping[bytes, int]) -> str:
-    """The text of `ids`; bytes that are not UTF-8 become U+FFFD. ValueError for an id that `ranks` lacks."""
+    """Return the text of ``ids``, with invalid UTF-8 as U+FFFD; ValueError for an id not in ``ranks``."""
     tokens = {rank: token for token, rank in ranks.items()}
     parts = []
     for index in map(operator.index, ids):
@@ -87,7 +90,7 @@ def decode(ids: Iterable[SupportsIndex], ranks: Mapping[bytes, int]) -> str:
 
 
 class ChunkEncoder:
-    """text -> ids: cuts the text into chunks that are encoded independently, and remembers short ones."""
+    """Encode text by chunks that are independent of each other, and cache the short ones."""
 
     def __init__(
         self, split: Callable[[str], Iterable[str]], encode_chunk: Callable[[str], Sequence[int]]
@@ -100,19 +103,19 @@ class ChunkEncoder:
         check_text(text)
         ids: list[int] = []
         for chunk in self._split(text):
-            known = self._cache.get(chunk)
-            if known is None:
-                known = self._encode_chunk(chunk)
+            chunk_ids = self._cache.get(chunk)
+            if chunk_ids is None:
+                chunk_ids = self._encode_chunk(chunk)
                 if len(chunk) <= _CACHED_LENGTH:
                     if len(self._cache) >= _CACHED_CHUNKS:
                         self._cache.clear()
-                    self._cache[chunk] = known
-            ids.extend(known)
+                    self._cache[chunk] = chunk_ids
+            ids.extend(chunk_ids)
         return ids
 
 
 def rank_encoder(ranks: Mapping[bytes, int], pattern: str) -> ChunkEncoder:
-    """`encode` with its cache kept from call to call."""
+    """Return ``encode`` for these ranks, with a cache that lasts from call to call."""
 
     def rank(left: bytes, right: bytes) -> int | None:
         return ranks.get(left + right)
@@ -127,7 +130,7 @@ def merge_encoder(
     *,
     ignore_merges: bool = False,
 ) -> ChunkEncoder:
-    """`encode_merges` with its cache kept from call to call."""
+    """Return ``encode_merges`` for these merges, with a cache that lasts from call to call."""
 
     def rank(left: bytes, right: bytes) -> int | None:
         return merges.get((left, right))
@@ -153,30 +156,30 @@ def _byte_encoder(
 
 @lru_cache(maxsize=1)
 def byte_characters() -> tuple[str, ...]:
-    """GPT-2's table: the printable character that stands for each of the 256 bytes in a vocabulary file.
+    """Return GPT-2's table: the printable character that spells each of the 256 bytes in a vocabulary file.
 
-    A printable Latin-1 byte stands for itself, the others for U+0100 and on. Source: Radford et al. 2019.
+    A printable Latin-1 byte is its own character; the others are U+0100 and on. Source: Radford et al. 2019.
     """
     plain = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = iter(range(0x100, 0x200))
+    others = count(0x100)
     return tuple(chr(byte if byte in plain else next(others)) for byte in range(256))
 
 
 @lru_cache(maxsize=1)
 def _unspelling() -> dict[int, int]:
-    """For str.translate: a character of the table -> its byte, any other of Latin-1 -> what is no byte."""
+    """Return the inverse for str.translate; Latin-1 characters outside the table map to what is no byte."""
     others = dict.fromkeys(range(0x100), 0x100)
     return others | {ord(character): byte for byte, character in enumerate(byte_characters())}
 
 
 def spell_bytes(data: bytes) -> str:
-    """Bytes as GPT-2's vocabulary files spell them: b" the" -> "Ġthe"."""
+    """Spell bytes as GPT-2's vocabulary files do: b" the" -> "Ġthe"."""
     table = byte_characters()
     return "".join(table[byte] for byte in data)
 
 
 def unspell_bytes(token: str) -> bytes | None:
-    """The bytes that GPT-2's table spells as `token`; None where a character is not in the table."""
+    """Return the bytes that GPT-2's table spells as ``token``; None if a character is not in the table."""
     try:
         return token.translate(_unspelling()).encode("latin-1")
     except UnicodeEncodeError:

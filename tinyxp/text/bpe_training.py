@@ -1,4 +1,6 @@
-"""Training byte-pair encoding: which tokens a text asks for, one merge after the other."""
+"""Training byte-pair encoding: find the tokens of a text, one merge after another."""
+
+from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
@@ -13,7 +15,7 @@ Pair = tuple[bytes, bytes]
 
 
 class Merge(NamedTuple):
-    """Two tokens that became one, and how often they stood side by side."""
+    """Two tokens that became one, and how often they were neighbours."""
 
     left: bytes
     right: bytes
@@ -21,21 +23,23 @@ class Merge(NamedTuple):
 
 
 class Training(NamedTuple):
-    """ranks: a token's bytes -> its id, which is its rank; merges: what made the ids from 256 on."""
+    """The result of training."""
 
     ranks: dict[bytes, int]
+    """A token's bytes -> its id, which is its rank too."""
     merges: list[Merge]
+    """The merges that created the ids from 256 on."""
 
 
 def train(text: str, vocab_size: int, *, pattern: str = GPT2_PATTERN) -> Training:
-    """Merges the commonest pair of neighbours, of equals the one with the lowest ids, until there are
-    `vocab_size` tokens or no two neighbours are left.
+    """Merge the commonest pair of neighbours until there are ``vocab_size`` tokens or no neighbours are left.
 
-    Ids 0 to 255 are the bytes, and each merge makes the next. A pair is counted inside the chunks of
-    `pattern`, where it overlaps itself too: three times in "aaaa". At every step the text stands as
-    `encode` with the ranks so far gives it. A merge takes time for every chunk that it changes, so a pattern
-    that leaves a long text in one chunk is slow. ValueError for an empty text, what is no text, and a
-    vocab_size below 256. Source: Sennrich, Haddow, Birch 2016.
+    Among equally common pairs, the one with the lowest ids is merged first. Ids 0 to 255 are the bytes, and
+    each merge adds the next id. Pairs are counted inside the chunks of ``pattern`` and may overlap: "aaaa"
+    has three. After each step, the tokens are those that ``encode`` gives with the ranks so far. A merge
+    costs time for every chunk that it changes, so a pattern that leaves a long text in one chunk is slow.
+    Raises ValueError for an empty text, for anything but text, and for a vocab_size below 256. Source:
+    Sennrich, Haddow, Birch 2016.
     """
     check_text(text)
     if not text:
@@ -44,7 +48,7 @@ def train(text: str, vocab_size: int, *, pattern: str = GPT2_PATTERN) -> Trainin
     ranks = {bytes([byte]): byte for byte in range(256)}
     merges: list[Merge] = []
     segments = _Segments(text, pattern, ranks)
-    # Commonest first. An entry whose count has changed since is stale: a newer one is there for the pair.
+    # Commonest first. An entry whose count has changed since is stale: the pair has a newer one.
     heap = [(-count, ranks[pair[0]], ranks[pair[1]], pair) for pair, count in segments.counts.items()]
     heapq.heapify(heap)
     while heap and len(ranks) < size:
@@ -61,9 +65,10 @@ def train(text: str, vocab_size: int, *, pattern: str = GPT2_PATTERN) -> Trainin
 
 
 def pair_counts(text: str, ranks: Mapping[bytes, int], *, pattern: str = GPT2_PATTERN) -> Counter[Pair]:
-    """How often each two tokens are neighbours in a chunk of `text`, once it is encoded with `ranks`.
+    """Count how often two tokens are neighbours in a chunk of ``text`` encoded with ``ranks``.
 
-    The next merge of a training is the commonest of them. Errors as for `encode`.
+    Training merges the commonest of these pairs next. Raises ValueError for a byte without a token and for a
+    lone surrogate.
     """
     check_text(text)
     return _Segments(text, pattern, ranks).counts
@@ -75,39 +80,39 @@ class _Segments:
     def __init__(self, text: str, pattern: str, ranks: Mapping[bytes, int]) -> None:
         chunks = Counter(split(text, pattern))
         self.times = list(chunks.values())
-        self.parts = [_encoded(chunk, ranks) for chunk in chunks]
+        self.parts = [_tokenize(chunk, ranks) for chunk in chunks]
         self.counts: Counter[Pair] = Counter()
         self.chunks: defaultdict[Pair, set[int]] = defaultdict(set)
         for index in range(len(self.parts)):
             self._add(index)
 
     def join(self, pair: Pair) -> set[Pair]:
-        """Makes one token of `pair` wherever it stands; the pairs whose counts have changed.
+        """Merge ``pair`` everywhere and return the pairs whose counts have changed.
 
-        No other pair has the same bytes, and the token completes no earlier one: bytes across whose ends
-        nothing was joined have been joined inside as they are everywhere.
+        No other pair has the same bytes. Bytes across whose ends nothing was merged have been merged inside
+        as they are everywhere, so the new token is not a part of an earlier one.
         """
         changed: set[Pair] = set()
         for index in tuple(self.chunks[pair]):
             changed.update(self._remove(index))
-            self.parts[index] = _joined(self.parts[index], pair)
+            self.parts[index] = _join_pair(self.parts[index], pair)
             changed.update(self._add(index))
         return changed
 
     def _add(self, index: int) -> Iterator[Pair]:
-        for found in pairwise(self.parts[index]):
-            self.counts[found] += self.times[index]
-            self.chunks[found].add(index)
+        for pair in pairwise(self.parts[index]):
+            self.counts[pair] += self.times[index]
+            self.chunks[pair].add(index)
         return pairwise(self.parts[index])
 
     def _remove(self, index: int) -> Iterator[Pair]:
-        for found in pairwise(self.parts[index]):
-            self.counts[found] -= self.times[index]
-            self.chunks[found].discard(index)
+        for pair in pairwise(self.parts[index]):
+            self.counts[pair] -= self.times[index]
+            self.chunks[pair].discard(index)
         return pairwise(self.parts[index])
 
 
-def _encoded(chunk: str, ranks: Mapping[bytes, int]) -> list[bytes]:
+def _tokenize(chunk: str, ranks: Mapping[bytes, int]) -> list[bytes]:
     data = chunk.encode()
     if data in ranks:
         return [data]
@@ -118,7 +123,7 @@ def _encoded(chunk: str, ranks: Mapping[bytes, int]) -> list[bytes]:
     return parts
 
 
-def _joined(parts: Sequence[bytes], pair: Pair) -> list[bytes]:
+def _join_pair(parts: Sequence[bytes], pair: Pair) -> list[bytes]:
     joined: list[bytes] = []
     for part in parts:
         if joined and (joined[-1], part) == pair:

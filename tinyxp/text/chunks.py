@@ -1,11 +1,13 @@
-"""Chunks: how a text is cut into them, and how the bytes of one are joined."""
+"""Cutting a text into chunks, and merging the bytes of one chunk into tokens."""
+
+from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 
 # The pre-tokenizers. Each covers every character, so nothing is lost; \p{N} is any number, not only 0 to 9.
 GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-# Every digit is cut out first and GPT-2's pattern runs on what lies between, where a digit is an end of text.
+# Every digit is cut out first; GPT-2's pattern runs on the text between, and a digit ends that text.
 SMOLLM_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
 _CL100K = (
     r"(?i:'(?:[sdmt]|ll|ve|re))|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{number}"
@@ -25,24 +27,24 @@ Rank = Callable[[bytes, bytes], float | None]
 
 
 def split(text: str, pattern: str) -> Iterator[str]:
-    """The chunks that `pattern` finds, and whatever lies between them, in order."""
+    """Yield the chunks that ``pattern`` finds, and the text between them, in order."""
     import regex  # type: ignore[import-untyped,unused-ignore]
 
     end = 0
-    for found in regex.compile(pattern).finditer(text):
-        if found.start() > end:
-            yield text[end : found.start()]
-        if found.end() > found.start():
-            yield found.group()
-        end = found.end()
+    for match in regex.compile(pattern).finditer(text):
+        if match.start() > end:
+            yield text[end : match.start()]
+        if match.end() > match.start():
+            yield match.group()
+        end = match.end()
     if end < len(text):
         yield text[end:]
 
 
 def merge(parts: Sequence[bytes], rank: Rank) -> list[bytes]:
-    """Joins the neighbours of the lowest rank, the leftmost of equals, until no two neighbours have a rank.
+    """Merge the neighbours of the lowest rank, leftmost first, until no two neighbours have a rank.
 
-    A heap of pairs over a linked list: O(n log n) for n parts.
+    Uses a heap of pairs over a linked list: O(n log n) for n parts.
     """
     parts = list(parts)
     count = len(parts)
@@ -60,7 +62,7 @@ def merge(parts: Sequence[bytes], rank: Rank) -> list[bytes]:
     while heap:
         _, left, first, second = heapq.heappop(heap)
         right = after[left]
-        # A pair is stale when either half has been joined to something else since it was offered.
+        # A pair is stale if either half has been merged since it was offered.
         if right == count or parts[left] != first or parts[right] != second:
             continue
         parts[left], parts[right] = first + second, b""
@@ -73,7 +75,7 @@ def merge(parts: Sequence[bytes], rank: Rank) -> list[bytes]:
 
 
 def check_text(text: object) -> None:
-    """ValueError unless `text` is a str that UTF-8 can write."""
+    """Raise ValueError unless ``text`` is a str that UTF-8 can encode."""
     if not isinstance(text, str):
         raise ValueError(f"text must be a str, not {type(text).__name__}")
     try:

@@ -1,4 +1,6 @@
-"""A compact vocabulary: only the ids that a text uses, numbered anew."""
+"""A compact vocabulary: only the ids that a text uses, renumbered from 0."""
+
+from __future__ import annotations
 
 import json
 import operator
@@ -9,15 +11,14 @@ from typing import SupportsIndex
 
 from tinyxp.checks import is_integer
 from tinyxp.errors import CheckpointError
-from tinyxp.files import folder as writable
-from tinyxp.files import naming, read_json, replacing
+from tinyxp.files import make_folder, name_in_errors, read_json, replacing
 from tinyxp.text.base import Tokenizer
 
 COMPACT_NAME = "compact.json"
 
 
-def compact(ids: Iterable[SupportsIndex]) -> list[int]:
-    """The distinct ids, sorted: the old id of each new one. ValueError where there are none."""
+def collect_ids(ids: Iterable[SupportsIndex]) -> list[int]:
+    """Return the distinct ids in order, the old id of each new one; ValueError if there are none."""
     used = sorted(set(map(operator.index, ids)))
     if not used:
         raise ValueError("ids is empty; a vocabulary needs at least one id")
@@ -25,14 +26,13 @@ def compact(ids: Iterable[SupportsIndex]) -> list[int]:
 
 
 def compact_tokenizer(tokenizer: Tokenizer, ids: Sequence[int]) -> Tokenizer:
-    """`tokenizer` with the ids of `compact`, numbered from 0 in their order.
+    """Restrict ``tokenizer`` to ``ids``, renumbered from 0 in their order.
 
-    A text that needs a piece outside is a ValueError which names the piece and its old id. An EOS outside
-    is dropped, and so is a BOS; CheckpointError where the tokenizer adds that BOS to every text, where `ids`
-    are not strictly increasing integers, and where one is not in the vocabulary.
+    Encoding a text that needs another piece raises ValueError naming the piece and its old id. A BOS or EOS
+    that is not among ``ids`` is dropped. Raises CheckpointError if the tokenizer adds that BOS to every text,
+    if ``ids`` are not strictly increasing integers, and if one is not in the vocabulary.
     """
-    kept = _check_ids(ids)
-    new = {old: index for index, old in enumerate(kept)}
+    new = {old: index for index, old in enumerate(_check_ids(ids))}
     try:
         tokens = {index: tokenizer.token_bytes(old) for old, index in new.items()}
     except ValueError as error:
@@ -62,27 +62,27 @@ def compact_tokenizer(tokenizer: Tokenizer, ids: Sequence[int]) -> Tokenizer:
 
 
 def save_compact(ids: Sequence[int], folder: str | os.PathLike[str]) -> None:
-    """Writes compact.json, which `load_tokenizer(folder)` applies to the whole tokenizer in that folder.
+    """Write compact.json, which ``load_tokenizer(folder)`` applies to the whole tokenizer in that folder.
 
-    CheckpointError where `ids` are not strictly increasing integers.
+    Raises CheckpointError if ``ids`` are not strictly increasing integers.
     """
     content = json.dumps({"ids": _check_ids(ids)})
-    where = Path(folder)
-    with writable(where), replacing(where / COMPACT_NAME) as file:
+    path = Path(folder) / COMPACT_NAME
+    with make_folder(path.parent), replacing(path) as file:
         file.write(content.encode())
 
 
 def load_compact(path: Path, tokenizer: Tokenizer) -> Tokenizer:
-    """`tokenizer` with the ids of a compact.json. CheckpointError for a file that does not fit it."""
+    """Restrict ``tokenizer`` to the ids of a compact.json; CheckpointError for a file that does not fit."""
     content = read_json(path)
-    with naming(path):
+    with name_in_errors(path):
         if not isinstance(content.get("ids"), list):
             raise CheckpointError("has no list of ids")
         return compact_tokenizer(tokenizer, content["ids"])
 
 
 def _check_ids(ids: Sequence[int]) -> list[int]:
-    """`ids` as ints; CheckpointError where one is no integer of 0 or more, or not above the one before."""
+    """Return ``ids`` as ints; CheckpointError unless they are integers of 0 or more that increase."""
     checked: list[int] = []
     for position, index in enumerate(ids):
         if not is_integer(index) or index < 0:

@@ -1,4 +1,4 @@
-"""Corpora: known texts, fetched once and checked, and any text file."""
+"""Corpora: known texts, which are fetched once and checked, and any text file."""
 
 from __future__ import annotations
 
@@ -10,39 +10,41 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tinyxp.errors import CheckpointError
-from tinyxp.files import exists, naming, read_bytes, replacing
-from tinyxp.files import folder as writable
-from tinyxp.text.download import LENGTH_LIMIT, Show, download
+from tinyxp.files import exists, make_folder, name_in_errors, read_bytes, replacing
+from tinyxp.text.downloads import LENGTH_LIMIT, Show, download
 
 
 class Corpus(NamedTuple):
-    """A text on the net: sha256 is that of the cleaned text in UTF-8, `characters` its length."""
+    """A text on the internet."""
 
     name: str
     title: str
     url: str
     clean: Callable[[str], str]
     characters: int
+    """The length of the cleaned text."""
     sha256: str
+    """Of the cleaned text in UTF-8."""
 
     def path(self) -> Path:
-        """Where its cleaned text is kept, once it is fetched."""
+        """Return the file in the cache for its cleaned text."""
         return cache_folder() / f"{self.name}.txt"
 
 
 def clean_gutenberg(text: str) -> str:
-    """The book without Project Gutenberg's frame and marks: one line a paragraph, an empty one between.
+    """Return a Project Gutenberg book without its frame: one line a paragraph, with empty lines between.
 
-    What stands between the lines *** START and *** END, without `_`. CheckpointError without those lines.
+    Keeps the text between the lines *** START and *** END, without ``_``. Raises CheckpointError if the text
+    lacks those lines.
     """
-    found = re.search(r"^\s*\*\*\* START.*?\n(.*?)^\s*\*\*\* END", text, re.DOTALL | re.MULTILINE)
-    if found is None:
+    match = re.search(r"^\s*\*\*\* START.*?\n(.*?)^\s*\*\*\* END", text, re.DOTALL | re.MULTILINE)
+    if match is None:
         raise CheckpointError(
             "has no lines *** START and *** END around a text, as Project Gutenberg's files do"
         )
-    paragraphs = re.split(r"\n\s*\n", found[1].replace("_", ""))
-    joined = (" ".join(line.strip() for line in part.strip().split("\n")) for part in paragraphs)
-    return "\n\n".join(filter(None, joined))
+    paragraphs = re.split(r"\n\s*\n", match[1].replace("_", ""))
+    lines = (" ".join(line.strip() for line in part.strip().split("\n")) for part in paragraphs)
+    return "\n\n".join(filter(None, lines))
 
 
 CORPORA = {
@@ -61,17 +63,18 @@ CORPORA = {
 
 
 def cache_folder() -> Path:
-    """TINYXP_CACHE, else tinyxp in XDG_CACHE_HOME, else ~/.cache/tinyxp."""
-    if named := os.environ.get("TINYXP_CACHE"):
-        return Path(named)
+    """Return TINYXP_CACHE, or else tinyxp in XDG_CACHE_HOME, or else ~/.cache/tinyxp."""
+    if path := os.environ.get("TINYXP_CACHE"):
+        return Path(path)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tinyxp"
 
 
 def read_corpus(name_or_path: str | os.PathLike[str]) -> str:
-    """The text of a corpus that is fetched, or of any UTF-8 file; the file is `./NAME` where a corpus has
-    its name. A byte order mark is dropped, and lines end in `\\n`.
+    """Read a corpus that has been fetched, or any UTF-8 file.
 
-    CheckpointError for a corpus that is not fetched or has been changed, and for what is no text.
+    A file with the name of a corpus is read as ``./NAME``. A byte order mark is dropped, and lines end in
+    ``\\n``. Raises CheckpointError for a corpus that is not fetched or has changed, and for anything but
+    text.
     """
     corpus = CORPORA.get(os.fspath(name_or_path))
     if corpus is not None:
@@ -79,15 +82,12 @@ def read_corpus(name_or_path: str | os.PathLike[str]) -> str:
     path = Path(name_or_path)
     if not exists(path):
         raise CheckpointError(f"{path}: no such file, and no corpus ({', '.join(CORPORA)})")
-    with naming(path):
+    with name_in_errors(path):
         return decode_text(read_bytes(path))
 
 
 def decode_text(data: bytes) -> str:
-    """UTF-8 bytes as a text without a byte order mark, lines ending in `\\n`.
-
-    CheckpointError for bytes that are no text.
-    """
+    """Decode UTF-8 without a byte order mark, lines ending in ``\\n``; CheckpointError if it is no text."""
     if (zero := data.find(b"\0")) >= 0:
         raise CheckpointError(f"is not a text: it has a NUL byte at offset {zero}")
     try:
@@ -102,23 +102,23 @@ def decode_text(data: bytes) -> str:
 
 
 def fetch(corpus: Corpus, *, source: str | os.PathLike[str] | None = None, show: Show | None = None) -> Path:
-    """Puts the cleaned text into the cache, from the net or from `source`, a copy of the file there.
+    """Write the cleaned text into the cache, from its URL or from ``source``, a copy of that file.
 
-    A text that is there already stays as it is. A download that was cut off goes on from its `.part` file,
-    which is removed where it is not the corpus. `show(done, total)` counts bytes. CheckpointError for a file
-    that is not the corpus; OSError where it cannot be had.
+    A text that is in the cache already stays. An interrupted download resumes from its ``.part`` file, which
+    is deleted if it is not the corpus. ``show(done, total)`` counts bytes. Raises CheckpointError for a file
+    that is not the corpus, OSError if the download fails.
     """
     if is_fetched(corpus):
         return corpus.path()
     part = corpus.path().with_suffix(".part")
-    with writable(part.parent):
+    with make_folder(part.parent):
         if source is not None:
-            with naming(Path(source)):
-                _keep(corpus, read_bytes(Path(source), LENGTH_LIMIT))
+            with name_in_errors(Path(source)):
+                _store(corpus, read_bytes(Path(source), LENGTH_LIMIT))
         else:
             download(corpus.url, part, show=show)
             try:
-                _keep(corpus, part.read_bytes())
+                _store(corpus, part.read_bytes())
             except CheckpointError as error:
                 part.unlink()
                 raise CheckpointError(f"{corpus.url}: {error}") from None
@@ -127,7 +127,7 @@ def fetch(corpus: Corpus, *, source: str | os.PathLike[str] | None = None, show:
 
 
 def is_fetched(corpus: Corpus) -> bool:
-    """Whether the cache holds the text as it should be."""
+    """Return whether the cache holds the text unchanged."""
     try:
         _read(corpus)
     except CheckpointError:
@@ -138,22 +138,22 @@ def is_fetched(corpus: Corpus) -> bool:
 def _read(corpus: Corpus) -> str:
     path = corpus.path()
     if not exists(path):
-        raise CheckpointError(f"{corpus.name} is not here yet: tinyxp data get {corpus.name}")
-    with naming(path):
-        return _checked(corpus, decode_text(read_bytes(path, LENGTH_LIMIT)))
+        raise CheckpointError(f"{corpus.name} is not fetched yet: tinyxp data get {corpus.name}")
+    with name_in_errors(path):
+        return _check(corpus, decode_text(read_bytes(path, LENGTH_LIMIT)))
 
 
-def _keep(corpus: Corpus, raw: bytes) -> None:
-    text = _checked(corpus, corpus.clean(decode_text(raw)))
+def _store(corpus: Corpus, raw: bytes) -> None:
+    text = _check(corpus, corpus.clean(decode_text(raw)))
     with replacing(corpus.path()) as file:
         file.write(text.encode())
 
 
-def _checked(corpus: Corpus, text: str) -> str:
-    found = hashlib.sha256(text.encode()).hexdigest()
-    if found != corpus.sha256:
+def _check(corpus: Corpus, text: str) -> str:
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    if sha256 != corpus.sha256:
         raise CheckpointError(
-            f"is not {corpus.name}: its text has {len(text):,} characters and the sha256 {found}; "
-            f"{corpus.characters:,} and {corpus.sha256} are wanted"
+            f"is not {corpus.name}: its text has {len(text):,} characters and the sha256 {sha256}; "
+            f"expected {corpus.characters:,} and {corpus.sha256}"
         )
     return text

@@ -1,46 +1,57 @@
 """Tokenizers from the metadata of a GGUF file."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinyxp.errors import CheckpointError
-from tinyxp.files import map_file, naming
+from tinyxp.files import map_file, name_in_errors
 from tinyxp.formats.gguf_header import read_header
 from tinyxp.text import bpe
 from tinyxp.text.base import Tokenizer
 from tinyxp.text.bytelevel import (
     byte_level_tokenizer,
     check_merges,
-    ordinary_tokens,
+    find_unreachable_tokens,
     parse_merges,
-    unreachable_tokens,
+    spell_ordinary_tokens,
 )
 from tinyxp.text.sentencepiece import parse_byte_token, sentencepiece_tokenizer
 from tinyxp.text.specials import SpecialIds
 
-# tokenizer.ggml.pre -> pattern, whether a whole chunk that is a token needs no merges, whether BOS is added
-# where tokenizer.ggml.add_bos_token does not say.
+
+class _PreTokenizer(NamedTuple):
+    """What a name in ``tokenizer.ggml.pre`` means."""
+
+    pattern: str
+    ignore_merges: bool = False
+    """Whether a chunk that is a token as a whole is that token, whatever its merges."""
+    adds_bos: bool = False
+    """Whether a BOS is added if tokenizer.ggml.add_bos_token does not say."""
+
+
 _PRE_TOKENIZERS = {
-    "gpt-2": (bpe.GPT2_PATTERN, False, False),
-    "smollm": (bpe.SMOLLM_PATTERN, False, False),
-    "llama-bpe": (bpe.LLAMA3_PATTERN, True, True),
-    "qwen2": (bpe.QWEN2_PATTERN, False, False),
+    "gpt-2": _PreTokenizer(bpe.GPT2_PATTERN),
+    "smollm": _PreTokenizer(bpe.SMOLLM_PATTERN),
+    "llama-bpe": _PreTokenizer(bpe.LLAMA3_PATTERN, ignore_merges=True, adds_bos=True),
+    "qwen2": _PreTokenizer(bpe.QWEN2_PATTERN),
 }
-# tokenizer.ggml.token_type; 1 is an ordinary token.
-_UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 2, 3, 4, 5, 6
+# tokenizer.ggml.token_type
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 
 _PREFIX = "tokenizer.ggml."
 
 
 def load_gguf(path: Path) -> Tokenizer:
-    """The tokenizer in a GGUF file: byte-level BPE (`gpt2`) or SentencePiece's (`llama`).
+    """Load the tokenizer in a GGUF file: byte-level BPE (``gpt2``) or SentencePiece's (``llama``).
 
-    Control tokens are the specials; user-defined ones are found in every text, as llama.cpp does. Qwen 2's
-    Hugging Face tokenizer composes characters (NFC) first, llama.cpp and this one do not. CheckpointError
-    for a bad file, one without a vocabulary, and a tokenizer or pre-tokenizer that is not known.
+    Control tokens are the specials; user-defined ones are found in every text, as in llama.cpp. Qwen 2's
+    Hugging Face tokenizer composes characters (NFC) first; llama.cpp and this one do not. Raises
+    CheckpointError for a bad file, one without a vocabulary, and an unknown tokenizer or pre-tokenizer.
     """
-    with naming(path):
+    with name_in_errors(path):
         metadata = read_header(map_file(path), string_lists=True).metadata
         model = _get(metadata, "model", str)
         if model not in ("gpt2", "llama"):
@@ -59,24 +70,29 @@ def load_gguf(path: Path) -> Tokenizer:
 
 
 def _byte_level(metadata: dict[str, Any], vocab: dict[str, int], types: list[int] | None) -> Tokenizer:
-    pre = _get(metadata, "pre", str)
-    if pre not in _PRE_TOKENIZERS:
-        raise CheckpointError(f"{_PREFIX}pre {pre!r} is not known; {', '.join(_PRE_TOKENIZERS)} are")
-    pattern, ignore_merges, adds_bos = _PRE_TOKENIZERS[pre]
+    name = _get(metadata, "pre", str)
+    if name not in _PRE_TOKENIZERS:
+        raise CheckpointError(f"{_PREFIX}pre {name!r} is not known; {', '.join(_PRE_TOKENIZERS)} are")
+    pre_tokenizer = _PRE_TOKENIZERS[name]
     merges = parse_merges(_get_list(metadata, "merges", str))
-    check_merges(merges, ordinary_tokens(vocab))
+    check_merges(merges, spell_ordinary_tokens(vocab))
+    if types is None:
+        specials, always = find_unreachable_tokens(vocab, merges), {}
+    else:
+        specials = _of_type(vocab, types, _CONTROL, _UNKNOWN)
+        always = _of_type(vocab, types, _USER_DEFINED)
     return byte_level_tokenizer(
         vocab,
-        unreachable_tokens(vocab, merges) if types is None else _of_type(vocab, types, _CONTROL, _UNKNOWN),
-        {} if types is None else _of_type(vocab, types, _USER_DEFINED),
+        specials,
+        always,
         merges=merges,
         ids=SpecialIds(
             _get(metadata, "bos_token_id", int, None),
             _eos_ids(metadata, None),
-            _get(metadata, "add_bos_token", bool, adds_bos),
+            _get(metadata, "add_bos_token", bool, pre_tokenizer.adds_bos),
         ),
-        pattern=pattern,
-        ignore_merges=ignore_merges,
+        pattern=pre_tokenizer.pattern,
+        ignore_merges=pre_tokenizer.ignore_merges,
     )
 
 
@@ -87,24 +103,13 @@ def _sentencepiece(metadata: dict[str, Any], vocab: dict[str, int], types: list[
     bos_id = _get(metadata, "bos_token_id", int, 1)
     eos_ids = _eos_ids(metadata, 2)
     if types is None:
-        unknown_id = _get(metadata, "unknown_token_id", int, 0)
-        controls = {unknown_id, bos_id, *eos_ids}
-        types = [
-            _CONTROL if index in controls else _BYTE if parse_byte_token(token.encode()) is not None else 1
-            for token, index in vocab.items()
-        ]
-    byte_ids = {}
-    for token, index in _of_type(vocab, types, _BYTE).items():
-        byte = parse_byte_token(token.encode())
-        if byte is None:
-            raise CheckpointError(f"token {index}, {token!r}, is of the byte type but spells no byte")
-        byte_ids[byte] = index
+        types = _guess_types(vocab, {_get(metadata, "unknown_token_id", int, 0), bos_id, *eos_ids})
     return sentencepiece_tokenizer(
         [token.replace("▁", " ").encode() for token in vocab],
         scores,
         specials=_of_type(vocab, types, _CONTROL, _UNKNOWN),
         always=_of_type(vocab, types, _USER_DEFINED),
-        byte_ids=byte_ids,
+        byte_ids=_find_byte_ids(_of_type(vocab, types, _BYTE)),
         unused=frozenset(_of_type(vocab, types, _UNUSED).values()),
         bos_id=bos_id,
         eos_ids=eos_ids,
@@ -113,18 +118,37 @@ def _sentencepiece(metadata: dict[str, Any], vocab: dict[str, int], types: list[
     )
 
 
-def _of_type(vocab: dict[str, int], types: Sequence[int], *wanted: int) -> dict[str, int]:
-    return {token: index for token, index in vocab.items() if types[index] in wanted}
+def _guess_types(vocab: dict[str, int], controls: Collection[int]) -> list[int]:
+    """Return the type of every token in a file that does not say."""
+    return [
+        _CONTROL if index in controls else _NORMAL if parse_byte_token(token.encode()) is None else _BYTE
+        for token, index in vocab.items()
+    ]
+
+
+def _find_byte_ids(byte_tokens: dict[str, int]) -> dict[int, int]:
+    """Return the id of every byte; CheckpointError for a token that spells none."""
+    byte_ids: dict[int, int] = {}
+    for token, index in byte_tokens.items():
+        byte = parse_byte_token(token.encode())
+        if byte is None:
+            raise CheckpointError(f"token {index}, {token!r}, is of the byte type but spells no byte")
+        byte_ids[byte] = index
+    return byte_ids
+
+
+def _of_type(vocab: dict[str, int], types: Sequence[int], *selected: int) -> dict[str, int]:
+    return {token: index for token, index in vocab.items() if types[index] in selected}
 
 
 def _eos_ids(metadata: dict[str, Any], default: int | None) -> tuple[int, ...]:
-    """EOS, then the ends of a turn and of a message, where the file has them."""
-    found = (
+    """Return EOS, then the ends of a turn and of a message, if the file has them."""
+    ends = (
         _get(metadata, "eos_token_id", int, default),
         _get(metadata, "eot_token_id", int, None),
         _get(metadata, "eom_token_id", int, None),
     )
-    return tuple(index for index in found if index is not None)
+    return tuple(index for index in ends if index is not None)
 
 
 def _get(metadata: dict[str, Any], name: str, kind: type, *default: Any) -> Any:

@@ -1,10 +1,12 @@
 """The tokenizer files of llama2.c: tokenizer.bin, tok512.bin and their like."""
 
+from __future__ import annotations
+
 import struct
 from pathlib import Path
 
 from tinyxp.errors import CheckpointError
-from tinyxp.files import naming, read_bytes
+from tinyxp.files import name_in_errors, read_bytes
 from tinyxp.text.base import Tokenizer
 from tinyxp.text.sentencepiece import parse_byte_token, sentencepiece_tokenizer
 
@@ -12,14 +14,14 @@ _UNKNOWN_ID, _BOS_ID, _EOS_ID = 0, 1, 2
 
 
 def load_llama2c(path: Path) -> Tokenizer:
-    """The tokenizer that run.c makes of the file: BOS always, then the text after one more space.
+    """Load the tokenizer as run.c does: a BOS always, then the text after one more space.
 
-    The file is little-endian: int32 length of the longest token, then for each token a float32 score, an
-    int32 length and the bytes. Its first three tokens are special, and spelled without the newlines that the
-    file has around them. A BOS ends a generation as an EOS does, as in run.c: the stories are trained on
-    texts that only a BOS keeps apart. CheckpointError for bad files.
+    The file is little-endian: the int32 length of the longest token, then for each token a float32 score, an
+    int32 length and the bytes. The first three tokens are special; the newlines that the file has around
+    them are not part of their spelling. A BOS ends a generation as an EOS does, as in run.c, because only a
+    BOS separates the stories that the models were trained on. Raises CheckpointError for bad files.
     """
-    with naming(path):
+    with name_in_errors(path):
         pieces, scores = _parse(read_bytes(path))
         if len(pieces) <= _EOS_ID:
             raise CheckpointError(f"has {len(pieces)} tokens, fewer than the three special ones")
@@ -52,7 +54,7 @@ def _parse(data: bytes) -> tuple[list[bytes], list[float]]:
         offset += 8
         if not 0 <= length <= longest:
             raise CheckpointError(
-                f"token {len(pieces)} has length {length}, the longest is said to be {longest}"
+                f"token {len(pieces)} has length {length}, but the longest is {longest} by the header"
             )
         if offset + length > len(data):
             raise CheckpointError(

@@ -1,10 +1,12 @@
-"""SentencePiece's BPE, as Llama 2 uses it: characters, joined by the best score; bytes where no token is."""
+"""SentencePiece's BPE, as Llama 2 uses it: merge characters by score, with bytes as a fallback."""
+
+from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
 from tinyxp.errors import CheckpointError
-from tinyxp.text.base import Tokenizer, with_specials
+from tinyxp.text.base import Tokenizer, add_specials
 from tinyxp.text.bpe import ChunkEncoder, merge
 
 _BYTE_TOKEN = re.compile(rb"<0x([0-9A-F]{2})>")
@@ -12,9 +14,9 @@ _WORDS = re.compile(r" *[^ ]+| +")
 
 
 def parse_byte_token(token: bytes) -> int | None:
-    """The byte that a token such as b"<0x0A>" stands for."""
-    found = _BYTE_TOKEN.fullmatch(token)
-    return int(found[1], 16) if found else None
+    """Return the byte that a token such as b"<0x0A>" spells; None for any other token."""
+    match = _BYTE_TOKEN.fullmatch(token)
+    return int(match[1], 16) if match else None
 
 
 def sentencepiece_tokenizer(
@@ -30,12 +32,13 @@ def sentencepiece_tokenizer(
     adds_bos: bool,
     space_prefix: bool,
 ) -> Tokenizer:
-    """The tokenizer of scored `pieces`, in which a space is a space.
+    """Build the tokenizer of scored ``pieces``, in which a space is a space.
 
-    `specials` are found when asked for, `always` in every text; `byte_ids` maps a byte to its id; `unused`
-    ids have a text but are never made. With `space_prefix` a text begins with one more space. A character
-    that is no piece becomes its bytes; ValueError where the vocabulary has none. CheckpointError for a
-    score that is not a number. Source: Kudo and Richardson 2018; run.c of llama2.c.
+    ``specials`` are found on request, ``always`` in every text. ``byte_ids`` maps a byte to its id.
+    ``unused`` ids decode to a text, but no text encodes to them. With ``space_prefix``, a text begins with
+    one more space. A character that is no piece becomes its bytes; encoding it raises ValueError if the
+    vocabulary has none. Raises CheckpointError for a score that is not a number. Source: Kudo and Richardson
+    2018; run.c of llama2.c.
     """
     apart = {*specials.values(), *always.values(), *byte_ids.values(), *unused}
     vocab: dict[bytes, int] = {}
@@ -60,7 +63,7 @@ def sentencepiece_tokenizer(
                 raise ValueError(f"{part.decode()!r} has no token, and the vocabulary no bytes for it")
         return ids
 
-    # Where no piece has a space after anything else, nothing is ever joined across the start of a word.
+    # If no piece has a space after another character, nothing is merged across the start of a word.
     words_apart = not any(re.search(rb"[^ ] ", piece) for piece in vocab)
     plain = ChunkEncoder(_WORDS.findall if words_apart else lambda text: [text], encode_chunk)
 
@@ -68,7 +71,7 @@ def sentencepiece_tokenizer(
     tokens.update({index: bytes([byte]) for byte, index in byte_ids.items()})
     tokens.update({index: spelling.encode() for spelling, index in [*specials.items(), *always.items()]})
     return Tokenizer(
-        with_specials(
+        add_specials(
             plain,
             specials,
             always,

@@ -1,18 +1,21 @@
 """tiktoken's encodings, by name, and its rank files."""
 
+from __future__ import annotations
+
 import base64
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from tinyxp.errors import CheckpointError
-from tinyxp.files import naming, read_bytes
+from tinyxp.files import name_in_errors, read_bytes
 from tinyxp.text import bpe
-from tinyxp.text.base import Tokenizer, with_specials
+from tinyxp.text.base import Tokenizer, add_specials
 from tinyxp.text.specials import END_OF_TEXT
 
 
 class _Encoding(NamedTuple):
-    """What a rank file does not say."""
+    """What a rank file does not say: the pattern and the special tokens."""
 
     pattern: str
     specials: dict[str, int]
@@ -36,10 +39,10 @@ ENCODINGS = {
 
 
 def load_encoding(name: str) -> Tokenizer:
-    """tiktoken's encoding `name`; BOS and EOS are its <|endoftext|>, and no BOS is added.
+    """Load tiktoken's encoding ``name``; BOS and EOS are its <|endoftext|>, and no BOS is added.
 
-    ValueError for a name that tiktoken lacks, CheckpointError where its ranks can be neither found in
-    TIKTOKEN_CACHE_DIR nor fetched, ImportError without tiktoken.
+    Raises ValueError for a name that tiktoken lacks, CheckpointError if its ranks are neither in
+    TIKTOKEN_CACHE_DIR nor can be downloaded, ImportError without tiktoken.
     """
     try:
         import tiktoken
@@ -52,7 +55,7 @@ def load_encoding(name: str) -> Tokenizer:
     try:
         encoding = tiktoken.get_encoding(name)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"the ranks of tiktoken's {name} cannot be had: {error}") from None
+        raise CheckpointError(f"the ranks of tiktoken's {name} cannot be read: {error}") from None
     specials = {token: encoding.encode_single_token(token) for token in encoding.special_tokens_set}
     tokens = {index: token.encode() for token, index in specials.items()}
     for index in range(encoding.n_vocab):
@@ -70,43 +73,49 @@ def load_encoding(name: str) -> Tokenizer:
 
 
 def load_rank_file(path: Path) -> Tokenizer:
-    """The tokenizer of a `.tiktoken` file: on each line a token in base64, a space, and its rank.
+    """Load the tokenizer of a ``.tiktoken`` file: each line has a token in base64, a space, and its rank.
 
-    The file holds no pattern and no special tokens. They are known from its name (gpt2, r50k_base,
-    cl100k_base, o200k_base); under any other it has GPT-2's pattern and no special tokens. CheckpointError
-    for bad files.
+    The file holds no pattern and no special tokens. Its name says them (gpt2, r50k_base, cl100k_base,
+    o200k_base); under any other name it has GPT-2's pattern and no special tokens. Raises CheckpointError for
+    bad files.
     """
-    with naming(path):
-        ranks: dict[bytes, int] = {}
-        owner: dict[int, int] = {}
-        for number, line in enumerate(read_bytes(path).splitlines(), 1):
-            if not line:
-                continue
-            try:
-                token, rank = line.split(b" ")
-                data, index = base64.b64decode(token, validate=True), int(rank)
-            except ValueError:
-                raise CheckpointError(f"line {number} is not a token and a rank: {line[:80]!r}") from None
-            if not data or index < 0:
-                raise CheckpointError(f"line {number}: token {data!r} of rank {index}")
-            if data in ranks or index in owner:
-                earlier = owner[index] if index in owner else owner[ranks[data]]
-                raise CheckpointError(f"line {number} repeats the token or the rank of line {earlier}")
-            ranks[data] = index
-            owner[index] = number
-        if not ranks:
-            raise CheckpointError("has no ranks")
-        known = ENCODINGS.get(path.stem, _Encoding(bpe.GPT2_PATTERN, {}))
-        for token_text, index in known.specials.items():
-            if index in owner:
-                raise CheckpointError(f"line {owner[index]} has the rank {index}, which is {token_text}'s")
-        tokens = {index: data for data, index in ranks.items()}
-        tokens.update({index: token_text.encode() for token_text, index in known.specials.items()})
-        end = known.specials.get(END_OF_TEXT)
-        plain = bpe.rank_encoder(ranks, known.pattern)
-        return Tokenizer(
-            with_specials(plain, known.specials, {}),
-            tokens,
-            bos_id=end,
-            eos_ids=() if end is None else (end,),
-        )
+    encoding = ENCODINGS.get(path.stem, _Encoding(bpe.GPT2_PATTERN, {}))
+    with name_in_errors(path):
+        ranks = _parse_ranks(read_bytes(path), {index: token for token, index in encoding.specials.items()})
+    tokens = {index: token for token, index in ranks.items()}
+    tokens.update({index: token.encode() for token, index in encoding.specials.items()})
+    end = encoding.specials.get(END_OF_TEXT)
+    plain = bpe.rank_encoder(ranks, encoding.pattern)
+    return Tokenizer(
+        add_specials(plain, encoding.specials, {}),
+        tokens,
+        bos_id=end,
+        eos_ids=() if end is None else (end,),
+    )
+
+
+def _parse_ranks(data: bytes, specials: Mapping[int, str]) -> dict[bytes, int]:
+    """Read the rank of every token; CheckpointError naming the line of a bad one."""
+    ranks: dict[bytes, int] = {}
+    line_of: dict[int, int] = {}
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line:
+            continue
+        try:
+            spelled, rank = line.split(b" ")
+            token, index = base64.b64decode(spelled, validate=True), int(rank)
+        except ValueError:
+            raise CheckpointError(f"line {number} is not a token and a rank: {line[:80]!r}") from None
+        if not token or index < 0:
+            raise CheckpointError(f"line {number}: token {token!r} of rank {index}")
+        if token in ranks or index in line_of:
+            earlier = line_of[index] if index in line_of else line_of[ranks[token]]
+            raise CheckpointError(f"line {number} repeats the token or the rank of line {earlier}")
+        ranks[token] = index
+        line_of[index] = number
+    if not ranks:
+        raise CheckpointError("has no ranks")
+    for index, special in specials.items():
+        if index in line_of:
+            raise CheckpointError(f"line {line_of[index]} has the rank {index}, which is {special}'s")
+    return ranks

@@ -1,4 +1,6 @@
-"""load_tokenizer: one door for every kind of vocabulary file."""
+"""Loading a tokenizer from any kind of vocabulary file."""
+
+from __future__ import annotations
 
 import os
 from pathlib import Path
@@ -6,7 +8,7 @@ from pathlib import Path
 from tinyxp.errors import CheckpointError
 from tinyxp.files import exists
 from tinyxp.formats import hub
-from tinyxp.formats.included import included
+from tinyxp.formats.bundled import find_bundled
 from tinyxp.text.base import Stream, Tokenizer
 from tinyxp.text.bytelevel import MERGES_NAMES, VOCABULARY_NAMES, find_pair, load_vocabulary_and_merges
 from tinyxp.text.compact import COMPACT_NAME, load_compact
@@ -19,32 +21,33 @@ __all__ = ["Stream", "Tokenizer", "load_tokenizer"]
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
-    """The tokenizer at `path`.
+    """Load the tokenizer at ``path``.
 
-    A folder: its tokenizer.json, else vocab.json (encoder.json) with merges.txt (vocab.bpe), else the one
-    tokenizer.bin or tok*.bin of llama2.c; a compact.json there numbers its ids anew. A file: a
-    tokenizer.json, one of such a pair, a `.gguf`, a llama2.c `.bin`, a `.tiktoken` rank file. A model's file
-    that holds no tokenizer (a llama2.c `.bin`, an `.npz`): the one of its folder. Or, where there is no such
-    path, a tiktoken encoding ("tiktoken:NAME", or gpt2, r50k_base, cl100k_base, o200k_base), or a hub id
-    "org/name".
+    - A folder: its tokenizer.json, else vocab.json (encoder.json) with merges.txt (vocab.bpe), else the one
+      tokenizer.bin or tok*.bin of llama2.c. A compact.json in it renumbers the ids.
+    - A file: a tokenizer.json, one of such a pair, a ``.gguf``, a llama2.c ``.bin``, a ``.tiktoken`` rank
+      file.
+    - A model's file without a tokenizer (a llama2.c ``.bin``, an ``.npz``): the tokenizer of its folder.
+    - If no such path exists, a tiktoken encoding ("tiktoken:NAME", or gpt2, r50k_base, cl100k_base,
+      o200k_base), the name of a bundled model, or a hub id "org/name".
 
-    CheckpointError, a ValueError, for a file that is not what it claims to be and for a path without a
-    tokenizer; ImportError where `tinyxp[hf]` is needed (tiktoken encodings, and a tokenizer.json, unless it
-    is GPT-2's in all but the vocabulary and such a pair stands beside it).
+    Raises CheckpointError, a ValueError, for a bad file and for a path without a tokenizer. Raises
+    ImportError if ``tinyxp[hf]`` is needed: for tiktoken encodings, and for a tokenizer.json unless it is
+    GPT-2's in all but the vocabulary and such a pair is beside it.
     """
-    where = Path(path)
-    if exists(where):
-        return _load_folder(where) if where.is_dir() else _load_file(where)
+    location = Path(path)
+    if exists(location):
+        return _load_folder(location) if location.is_dir() else _load_file(location)
     name = os.fspath(path)
     if name.startswith("tiktoken:"):
         return load_encoding(name.removeprefix("tiktoken:"))
     if name in ENCODINGS:
         return load_encoding(name)
-    if (inside := included(name)) is not None:
-        return _load_folder(inside)
+    if (bundled := find_bundled(name)) is not None:
+        return _load_folder(bundled)
     if hub.HUB_ID.fullmatch(name):
         return _load_folder(hub.fetch(name, hub.TOKENIZER_FILES))
-    raise CheckpointError(f"{where}: no such file or folder, and no encoding ({', '.join(ENCODINGS)})")
+    raise CheckpointError(f"{location}: no such file or folder, and no encoding ({', '.join(ENCODINGS)})")
 
 
 def _load_folder(folder: Path) -> Tokenizer:

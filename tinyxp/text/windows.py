@@ -1,4 +1,6 @@
-"""Windows: what a model is trained on, cut from one long stream of ids."""
+"""Training windows, cut from one long stream of ids."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -17,11 +19,11 @@ class Windows(NamedTuple):
 
 
 def cut_windows(ids: Sequence[int] | np.ndarray, length: int, stride: int | None = None) -> Windows:
-    """Windows w = 0, 1, ... of `length` ids from w * stride on, and as targets the ids one further.
+    """Cut windows w = 0, 1, ... of ``length`` ids from w * stride on; the targets are one id further.
 
-    ids (m,) -> floor((m - length - 1) / stride) + 1 windows; stride is `length` unless given, so that every
-    id is a target at most once. What does not fill a window at the end is left out. ValueError for fewer
-    than length + 1 ids.
+    ids (m,) -> floor((m - length - 1) / stride) + 1 windows. The default stride is ``length``, so that every
+    id is a target at most once. Ids at the end that do not fill a window are left out. Raises ValueError for
+    fewer than length + 1 ids.
     """
     stream = _stream(ids)
     length = as_integer("length", length, low=1)
@@ -35,16 +37,16 @@ def cut_windows(ids: Sequence[int] | np.ndarray, length: int, stride: int | None
 
 
 def split_stream(ids: Sequence[int] | np.ndarray, held_out: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
-    """The first floor(m (1 - held_out)) of m ids, to train on, and the rest, held out.
+    """Split m ids into the first floor(m (1 - held_out)), to train on, and the rest, held out.
 
-    It is cut before windows are, so that none of them lies on both sides. `held_out` counts as it is written
-    in decimals: 0.1 is a tenth. ValueError where it is not from 0 to below 1.
+    Split before cutting windows, so that no window is on both sides. ``held_out`` is taken as the decimal
+    that it is written as: 0.1 is exactly a tenth. Raises ValueError unless it is from 0 to below 1.
     """
     stream = _stream(ids)
     if not is_number(held_out) or not 0 <= held_out < 1:
         raise ValueError(f"held_out is {held_out!r}; it must be a number from 0 to below 1")
-    kept = int(len(stream) * (1 - Fraction(str(float(held_out)))))
-    return stream[:kept], stream[kept:]
+    length = int(len(stream) * (1 - Fraction(str(float(held_out)))))
+    return stream[:length], stream[length:]
 
 
 def _stream(ids: Sequence[int] | np.ndarray) -> np.ndarray:

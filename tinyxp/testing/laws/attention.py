@@ -1,4 +1,4 @@
-"""Laws of attention's arithmetic: scores, the weights that they become, and the means that those take."""
+"""Laws of attention's arithmetic: scores, weights, and the weighted means of values."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.testing.law import Draw, law
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
 from tinyxp.testing.laws.operands import (
+    check_rounded_once,
     dtypes,
+    no_warnings,
     normal,
-    rounded,
-    rounded_once,
+    round_to,
     shapes,
-    silence,
     tight,
 )
 from tinyxp.testing.strategies import seeds
-from tinyxp.testing.subject import Decoder
+from tinyxp.testing.subjects.decoder import Decoder
 
 SOURCE = "Vaswani et al., 2017, section 3.2.1"
 MASKED = "Vaswani et al., 2017, section 3.2.3"
 POOL = [(2, 2, 2, 3, 4, 3), (1, 1, 3, 2, 4, 4)]
 
+law = laws_of("op", "attention", SOURCE, "ops trace")
+
 
 class Operands(NamedTuple):
-    """What attention takes."""
+    """The arguments of attention."""
 
     q: np.ndarray  # (b, h, t, hd)
     k: np.ndarray  # (b, g, s, hd)
@@ -36,12 +39,12 @@ class Operands(NamedTuple):
 
     @property
     def seen(self) -> np.ndarray:
-        """visible for every row and head."""
+        """Return ``visible`` for every row and head."""
         return np.broadcast_to(self.visible, (*self.q.shape[:3], self.k.shape[2]))
 
 
-def operands(subject: Decoder, draw: Draw, *, least: int = 0) -> Operands:
-    """Drawn ones, from one head to groups of three; every query sees ``least`` keys or more."""
+def draw_operands(subject: Decoder, draw: Draw, *, least: int = 0) -> Operands:
+    """Draw operands, from one head to groups of three; every query sees at least ``least`` keys."""
     limits = ((1, 2), (1, 3), (1, 3), (1, 4), (1, 5), (1, 6))
     b, g, shared, t, s, hd = draw("b, g, h/g, t, s, hd", shapes(subject, *limits, pool=POOL))
     rng = np.random.default_rng(draw("seed", seeds()))
@@ -53,12 +56,12 @@ def operands(subject: Decoder, draw: Draw, *, least: int = 0) -> Operands:
     return Operands(q, k, v, visible)
 
 
-def attention(ops: Any, xp: Any, q: Any, k: Any, v: Any, visible: Any) -> Any:
+def attend(ops: Any, xp: Any, q: Any, k: Any, v: Any, visible: Any) -> Any:
     return ops.attention(q, k, v, visible, xp=xp)
 
 
 def tapped(ops: Any, xp: Any, q: Any, k: Any, v: Any, visible: Any) -> Any:
-    """The heads, the scores and the weights."""
+    """Return the heads, the scores and the weights."""
     seen = {}
 
     def tap(name: str, x: Any) -> Any:
@@ -69,7 +72,7 @@ def tapped(ops: Any, xp: Any, q: Any, k: Any, v: Any, visible: Any) -> Any:
 
 
 def halved(ops: Any, xp: Any, q: Any, k: Any, v: Any, visible: Any, *, point: str) -> Any:
-    """The heads, where a tap halves what it sees at ``point``; and what it saw of the weights."""
+    """Return the heads if a tap halves the values at ``point``, and the weights that the tap saw."""
     seen = {}
 
     def tap(name: str, x: Any) -> Any:
@@ -80,117 +83,97 @@ def halved(ops: Any, xp: Any, q: Any, k: Any, v: Any, visible: Any, *, point: st
 
 
 @law(
-    "The score of a query and a key is their product over sqrt(hd), before the mask; head i reads key head "
-    "i // (h / g).",
-    of="op",
-    region="attention",
-    source=SOURCE,
-    needs="ops trace",
+    "The score of a query and a key is their dot product over sqrt(hd), before the mask; query head i reads "
+    "key head i // (h / g)."
 )
 def scores_are_scaled_products(subject: Decoder, draw: Draw) -> None:
-    given = operands(subject, draw)
-    _, scores, _ = subject.run(tapped, *given)
-    expected = np.empty(given.seen.shape)
-    per_group = given.q.shape[1] // given.k.shape[1]
+    operands = draw_operands(subject, draw)
+    _, scores, _ = subject.run(tapped, *operands)
+    expected = np.empty(operands.seen.shape)
+    per_group = operands.q.shape[1] // operands.k.shape[1]
     for b, h, t, s in np.ndindex(expected.shape):
-        pairs = zip(given.q[b, h, t], given.k[b, h // per_group, s], strict=True)
-        expected[b, h, t, s] = math.fsum(x * y for x, y in pairs) / math.sqrt(given.q.shape[-1])
+        pairs = zip(operands.q[b, h, t], operands.k[b, h // per_group, s], strict=True)
+        expected[b, h, t, s] = math.fsum(x * y for x, y in pairs) / math.sqrt(operands.q.shape[-1])
     subject.close(scores, expected, "scores", within=tight(subject))
 
 
 @law(
-    "Weights are exactly 0 where a key is hidden, add up to 1 elsewhere, and are the softmax of the scores.",
-    of="op",
-    region="attention",
+    "Weights are the softmax of the scores of visible keys: exactly 0 for a hidden key, and adding up to 1.",
     source=MASKED,
-    needs="ops trace",
 )
 def attention_weights_are_softmax_of_scores(subject: Decoder, draw: Draw) -> None:
-    given = operands(subject, draw)
-    _, scores, weights = subject.run(tapped, *given)
-    subject.equal(weights[~given.seen], np.zeros(int((~given.seen).sum())), "a masked weight")
-    subject.close(weights.sum(axis=-1), given.seen.any(axis=-1).astype(float), "a sum of weights")
-    exponentials = np.where(given.seen, np.exp(scores), 0.0)
+    operands = draw_operands(subject, draw)
+    _, scores, weights = subject.run(tapped, *operands)
+    subject.equal(weights[~operands.seen], np.zeros(int((~operands.seen).sum())), "a masked weight")
+    subject.close(weights.sum(axis=-1), operands.seen.any(axis=-1).astype(float), "a sum of weights")
+    exponentials = np.where(operands.seen, np.exp(scores), 0.0)
     total = exponentials.sum(axis=-1, keepdims=True)
     subject.close(weights, exponentials / np.where(total > 0.0, total, 1.0), "weights", within=tight(subject))
 
 
-@law(
-    "A head is the mean of the values by its weights.",
-    of="op",
-    region="attention",
-    source=SOURCE,
-    needs="ops trace",
-)
+@law("A head's output is the mean of the values, weighted by its attention weights.")
 def heads_are_weighted_means(subject: Decoder, draw: Draw) -> None:
-    given = operands(subject, draw)
-    heads, _, weights = subject.run(tapped, *given)
-    expected = np.zeros(given.q.shape)
-    per_group = given.q.shape[1] // given.k.shape[1]
-    for b, h, t, s in np.ndindex(given.seen.shape):
-        expected[b, h, t] += weights[b, h, t, s] * given.v[b, h // per_group, s]
+    operands = draw_operands(subject, draw)
+    heads, _, weights = subject.run(tapped, *operands)
+    expected = np.zeros(operands.q.shape)
+    per_group = operands.q.shape[1] // operands.k.shape[1]
+    for b, h, t, s in np.ndindex(operands.seen.shape):
+        expected[b, h, t] += weights[b, h, t, s] * operands.v[b, h // per_group, s]
     subject.close(heads, expected, "heads", within=tight(subject))
 
 
 @law(
-    "Attention is exp(q k / sqrt(hd)) over its sum, times v, over the keys that are visible.",
-    of="op",
-    region="attention",
-    source=SOURCE,
+    "Attention is the sum over visible keys of exp(q k / sqrt(hd)) v, divided by the sum of the "
+    "exponentials.",
     needs="ops",
 )
 def attention_by_hand(subject: Decoder, draw: Draw) -> None:
-    given = operands(subject, draw)
-    expected = np.zeros(given.q.shape)
-    per_group = given.q.shape[1] // given.k.shape[1]
-    for b, h, t in np.ndindex(given.q.shape[:3]):
-        there = given.seen[b, h, t]
-        keys, values = (x[b, h // per_group][there] for x in (given.k, given.v))
-        factors = [math.exp(math.fsum(given.q[b, h, t] * k) / math.sqrt(k.size)) for k in keys]
+    operands = draw_operands(subject, draw)
+    expected = np.zeros(operands.q.shape)
+    per_group = operands.q.shape[1] // operands.k.shape[1]
+    for b, h, t in np.ndindex(operands.q.shape[:3]):
+        seen = operands.seen[b, h, t]
+        keys, values = (x[b, h // per_group][seen] for x in (operands.k, operands.v))
+        factors = [math.exp(math.fsum(operands.q[b, h, t] * k) / math.sqrt(k.size)) for k in keys]
         for factor, value in zip(factors, values, strict=True):
             expected[b, h, t] += factor / math.fsum(factors) * value
-    subject.close(subject.run(attention, *given), expected, "heads", within=tight(subject))
+    subject.close(subject.run(attend, *operands), expected, "heads", within=tight(subject))
 
 
 @law(
-    "A tap of attention may replace what it sees: scores before the softmax, weights before the values.",
-    of="op",
-    region="attention",
+    "A tap of attention can replace the scores before the softmax, and the weights before the values.",
     source="tinyxp's own contract: a tap returns the value that goes on",
-    needs="ops trace",
 )
 def attention_takes_what_taps_return(subject: Decoder, draw: Draw) -> None:
-    given = operands(subject, draw)
-    colder, weights = subject.run(halved, *given, point="scores")
-    subject.close(colder, subject.run(attention, 0.5 * given.q, *given[1:]), "heads of halved scores")
-    fewer, left = subject.run(halved, *given, point="weights")
-    subject.close(fewer, 0.5 * subject.run(attention, *given), "heads of halved weights")
-    subject.close(left.sum(axis=-1), 0.5 * given.seen.any(axis=-1), "halved weights")
-    subject.close(weights.sum(axis=-1), given.seen.any(axis=-1).astype(float), "weights of halved scores")
+    operands = draw_operands(subject, draw)
+    colder, weights = subject.run(halved, *operands, point="scores")
+    subject.close(colder, subject.run(attend, 0.5 * operands.q, *operands[1:]), "heads of halved scores")
+    fewer, left = subject.run(halved, *operands, point="weights")
+    subject.close(fewer, 0.5 * subject.run(attend, *operands), "heads of halved weights")
+    subject.close(left.sum(axis=-1), 0.5 * operands.seen.any(axis=-1), "halved weights")
+    subject.close(weights.sum(axis=-1), operands.seen.any(axis=-1).astype(float), "weights of halved scores")
 
 
 @law(
-    "A head lies between the values that its query sees: of equal ones it is each, of one alone exactly it.",
-    of="op",
-    region="attention",
-    source=SOURCE,
+    "A head's output is between the values that its query sees: equal values are returned, a single value "
+    "exactly.",
     needs="ops",
 )
 def heads_lie_between_visible_values(subject: Decoder, draw: Draw) -> None:
-    given = operands(subject, draw, least=1)
-    per_group = given.q.shape[1] // given.k.shape[1]
-    values = np.repeat(given.v, per_group, axis=1)[:, :, None]  # (b, h, 1, s, hd)
-    heads, seen = subject.run(attention, *given), given.seen[..., None]
+    operands = draw_operands(subject, draw, least=1)
+    per_group = operands.q.shape[1] // operands.k.shape[1]
+    values = np.repeat(operands.v, per_group, axis=1)[:, :, None]  # (b, h, 1, s, hd)
+    heads, seen = subject.run(attend, *operands), operands.seen[..., None]
     low = np.where(seen, values, np.inf).min(axis=3)
     high = np.where(seen, values, -np.inf).max(axis=3)
     rounding = tight(subject) * max(1.0, float(np.abs(values).max()))
     assert (heads >= low - rounding).all(), "a head is below all values that it sees"
     assert (heads <= high + rounding).all(), "a head is above all values that it sees"
-    alone = given.seen.sum(axis=-1) == 1
-    subject.equal(heads[alone], rounded(subject, low, subject.dtype)[alone], "a head that sees one value")
-    same = np.broadcast_to(given.v[:, :, :1], given.v.shape)
+    alone = operands.seen.sum(axis=-1) == 1
+    subject.equal(heads[alone], round_to(subject, low, subject.dtype)[alone], "a head that sees one value")
+    same = np.broadcast_to(operands.v[:, :, :1], operands.v.shape)
     subject.close(
-        subject.run(attention, given.q, given.k, same, given.visible),
+        subject.run(attend, operands.q, operands.k, same, operands.visible),
         np.broadcast_to(values[:, :, :, 0], heads.shape),
         "a head of equal values",
         within=tight(subject),
@@ -198,16 +181,13 @@ def heads_lie_between_visible_values(subject: Decoder, draw: Draw) -> None:
 
 
 @law(
-    "Scores of queries and keys of variance 1 have variance 1, whatever the width of a head.",
-    of="op",
-    region="attention",
+    "Queries and keys of variance 1 have scores of variance 1, for every head size.",
     source="Vaswani et al., 2017, section 3.2.1, footnote 4",
-    needs="ops trace",
     examples=4,
 )
 def scores_have_variance_one(subject: Decoder, draw: Draw) -> None:
-    """The squares of 2048 independent scores have mean 1 and variance 2 + 6 / hd, so that their average is
-    0.3 away from 1 only where it is off by 8 standard deviations: less than once in 10^9 right cases."""
+    # The squares of 2048 independent scores have mean 1 and variance 2 + 6 / hd. Their average differs from 1
+    # by 0.3 only at 8 standard deviations: less than once in 10^9 correct cases.
     hd = draw("hd", st.sampled_from([8, 64] if subject.pooled else [8, 32, 64, 128]))
     q, k = normal(draw("seed", seeds()), 2, 2048, 1, 1, hd)
     _, scores, _ = subject.run(tapped, q, k, k, np.ones((1, 1, 1, 1), dtype=bool))
@@ -216,17 +196,15 @@ def scores_have_variance_one(subject: Decoder, draw: Draw) -> None:
 
 
 @law(
-    "Scores are summed in float32 at least: q = k = [32] * 64 score 8192 in float16, which has no 65536.",
-    of="op",
-    region="attention",
+    "Scores are summed in at least float32: q = k = [32] * 64 scores 8192 in float16, which cannot represent "
+    "the sum 65536.",
     source="The fault of half-precision attention that sums before it scales",
-    needs="ops trace",
 )
 def scores_are_summed_in_float32(subject: Decoder, draw: Draw) -> None:
     dtype = draw("dtype", dtypes(subject))
     c = draw("c", st.sampled_from([32.0, 16.0, 40.0]))
     x = np.full((1, 1, 2, 64), c)
-    with silence():
+    with no_warnings():
         heads, scores, weights = subject.run(tapped, x, x, x, np.ones((1, 1, 2, 2), dtype=bool), dtype=dtype)
     subject.equal(scores, np.full((1, 1, 2, 2), c * c * 8.0), f"scores in {dtype}")
     subject.equal(weights, np.full((1, 1, 2, 2), 0.5), f"weights in {dtype}")
@@ -235,14 +213,11 @@ def scores_are_summed_in_float32(subject: Decoder, draw: Draw) -> None:
 
 @law(
     "In every dtype a score is the exact product, rounded once.",
-    of="op",
-    region="attention",
     source="tinyxp's own contract: sums of products are in float32 at least",
-    needs="ops trace",
 )
 def scores_are_rounded_once(subject: Decoder, draw: Draw) -> None:
     dtype = draw("dtype", dtypes(subject))
     seed = draw("seed", seeds())
-    q, k = (rounded(subject, normal(seed + i, 1, 2, 3, 12), dtype) for i in (0, 1))
+    q, k = (round_to(subject, normal(seed + i, 1, 2, 3, 12), dtype) for i in (0, 1))
     _, scores, _ = subject.run(tapped, q, k, k, np.ones((1, 1, 3, 3), dtype=bool), dtype=dtype)
-    rounded_once(subject, scores, q @ k.swapaxes(-1, -2) / math.sqrt(12.0), dtype, "a score")
+    check_rounded_once(subject, scores, q @ k.swapaxes(-1, -2) / math.sqrt(12.0), dtype, "a score")

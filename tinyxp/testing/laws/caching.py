@@ -7,69 +7,61 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.padding import padded
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.laws.padding import draw_padded
 from tinyxp.testing.strategies import chunkings
-from tinyxp.testing.subject import Subject
+from tinyxp.testing.subjects.base import Subject
 
 SOURCE = "Pope et al., 2022, Efficiently Scaling Transformer Inference"
 
+law = laws_of("model", "cache", SOURCE, "cache")
 
-def pieces(subject: Subject, draw: Draw, t: int) -> list[int]:
-    """A drawn way of cutting t columns."""
+
+def draw_pieces(subject: Subject, draw: Draw, t: int) -> list[int]:
+    """Draw a way of cutting t columns into pieces."""
     few = st.sampled_from([[3, 2], [3, 1, 1]])
     return draw("pieces", few if subject.pooled else chunkings(t))
 
 
-def fed(model: Any, ids: np.ndarray, cuts: list[int], cache: Any, **named: Any) -> tuple[np.ndarray, Any]:
-    """The logits of all columns, fed piece by piece, and the cache after them."""
-    found, start = [], 0
+def feed(model: Any, ids: np.ndarray, cuts: list[int], cache: Any, **named: Any) -> tuple[np.ndarray, Any]:
+    """Feed ids piece by piece; return the logits of all columns, and the cache."""
+    pieces, start = [], 0
     for width in cuts:
         piece = slice(start, start + width)
         here = {name: x[:, piece] for name, x in named.items()}
         logits, cache = model.extend(ids[:, piece], cache, **here)
-        found.append(logits)
+        pieces.append(logits)
         start += width
-    return np.concatenate(found, axis=1), cache
+    return np.concatenate(pieces, axis=1), cache
 
 
-@law(
-    "However ids are cut into chunks, feeding them to a cache gives the logits of one pass without it.",
-    of="model",
-    region="cache",
-    source=SOURCE,
-    needs="cache",
-)
+@law("Feeding ids to a cache, in any chunks, gives the logits of one pass without it.")
 def cache_equals_full_pass(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw)
     ids = model.ids(draw, columns=(1, 8))
     spare = draw("spare", st.just(1) if subject.pooled else st.integers(0, 3))
-    cuts = pieces(subject, draw, ids.shape[1])
-    logits, _ = fed(model, ids, cuts, model.new_cache(len(ids), ids.shape[1] + spare))
+    cuts = draw_pieces(subject, draw, ids.shape[1])
+    logits, _ = feed(model, ids, cuts, model.new_cache(len(ids), ids.shape[1] + spare))
     subject.close(logits, model.forward(ids), f"logits fed in pieces of {cuts}")
 
 
 @law(
-    "The same with padding, whatever chunks it falls into: each row counts its own positions.",
-    of="model",
-    region="cache",
-    source=SOURCE,
+    "Feeding padded ids to a cache, in any chunks, gives the logits of one pass: each row counts its own "
+    "positions.",
     needs="cache mask",
 )
 def padded_cache_equals_full_pass(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw)
-    ids, mask = padded(subject, draw, model)
-    cuts = pieces(subject, draw, ids.shape[1])
-    logits, _ = fed(model, ids, cuts, model.new_cache(len(ids), ids.shape[1] + 1), mask=mask)
+    ids, mask = draw_padded(subject, draw, model)
+    cuts = draw_pieces(subject, draw, ids.shape[1])
+    logits, _ = feed(model, ids, cuts, model.new_cache(len(ids), ids.shape[1] + 1), mask=mask)
     expected = model.forward(ids, mask=mask)
     subject.close(logits[mask], expected[mask], f"logits of real tokens fed in pieces of {cuts}")
 
 
 @law(
-    "Positions that are given are those of the pass without a cache, and counting goes on from the last.",
-    of="model",
-    region="cache",
-    source=SOURCE,
+    "Explicit positions mean the same with a cache as without, and counting continues from the last one.",
     needs="cache positions params",
 )
 def given_positions_with_a_cache(subject: Subject, draw: Draw) -> None:
@@ -78,8 +70,8 @@ def given_positions_with_a_cache(subject: Subject, draw: Draw) -> None:
     t = ids.shape[1]
     gaps = draw("gaps", st.lists(st.integers(0, 1), min_size=t - 1, max_size=t - 1))
     positions = np.tile(np.cumsum([0, *(1 + gap for gap in gaps)]), (len(ids), 1))
-    cuts = pieces(subject, draw, t)
-    logits, cache = fed(model, ids, cuts, model.new_cache(len(ids), t + 1), positions=positions)
+    cuts = draw_pieces(subject, draw, t)
+    logits, cache = feed(model, ids, cuts, model.new_cache(len(ids), t + 1), positions=positions)
     whole = model.forward(ids, positions=positions)
     subject.close(logits, whole, f"logits fed in pieces of {cuts}")
     last = positions[:, -1:] + 1
@@ -91,9 +83,7 @@ def given_positions_with_a_cache(subject: Subject, draw: Draw) -> None:
 
 
 @law(
-    "A cache is a value: two continuations of one do not disturb each other, nor what it holds.",
-    of="model",
-    region="cache",
+    "A cache is a value: two continuations of one cache affect neither each other nor the cache.",
     source="tinyxp's own contract: extend returns a new cache",
     needs="cache values",
 )
@@ -103,9 +93,12 @@ def a_cache_can_branch(subject: Subject, draw: Draw) -> None:
     column = draw("column", subject.columns(1, ids.shape[1] - 1))
     step = draw("step", st.integers(1, max(model.vocab_size - 1, 1)))
     others = (ids + step) % model.vocab_size
-    _, trunk = model.extend(ids[:, :column], model.new_cache(len(ids), ids.shape[1]))
-    first, _ = model.extend(ids[:, column:], trunk)
+    _, trunk = model.extend(ids[:, :column], model.new_cache(len(ids), ids.shape[1] + 1))
+    first, branch = model.extend(ids[:, column:], trunk)
     model.extend(others[:, column:], trunk)
+    after, _ = model.extend(ids[:, :1], branch)
+    expected = model.forward(np.concatenate([ids, ids[:, :1]], axis=1))[:, -1:]
+    subject.close(after, expected, "logits after one continuation, once another was computed")
     again, _ = model.extend(ids[:, column:], trunk)
     subject.equal(again, first, "logits of the same continuation, before and after another")
 
@@ -116,15 +109,13 @@ def last_real_logits(params: Any, ids: Any, cache: Any, mask: Any, *, model: Any
 
 
 @law(
-    "last=True gives the logits of each row's last real column, and the same cache.",
-    of="model",
-    region="cache",
+    "last=True returns the logits of each row's last real column.",
     source="tinyxp's own contract: extend",
     needs="cache mask params",
 )
 def last_is_the_last_real_column(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)
-    ids, mask = padded(subject, draw, model)
+    ids, mask = draw_padded(subject, draw, model)
     f = subject.compiled(last_real_logits, model=subject.modules.model)
     cache = model.new_cache(*ids.shape)
     found = subject.host(f(model.params, subject.array(ids), cache, subject.array(mask)))

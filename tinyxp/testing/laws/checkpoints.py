@@ -1,4 +1,4 @@
-"""Laws of checkpoints: what is saved is what is loaded, by tinyxp to the last bit and by transformers."""
+"""Laws of checkpoints: a saved model is loaded bit for bit by tinyxp, and by transformers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,21 +20,27 @@ from tinyxp.dtypes import bare_name
 from tinyxp.errors import UnsupportedModelError
 from tinyxp.formats import convert, load, load_config, save
 from tinyxp.params import Params
-from tinyxp.testing.law import Draw, law
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.references import reference
 from tinyxp.testing.strategies import configs, random_arrays, seeds
-from tinyxp.testing.subject import POOL
+from tinyxp.testing.subjects.decoder import POOL
 
 OWN = "tinyxp's own contract: save and load"
-ODD = (0.0, -0.0, np.inf, -np.inf, np.nan, 65504.0, 2.0**-14)
-"""Numbers that a careless copy changes; float16 has them all."""
+SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 65504.0, 2.0**-14)
+"""Numbers that a careless copy changes; all exist in float16."""
+
+law = laws_of("checkpoint", "checkpoint", OWN, "files params")
 
 
-def class_of(config: Config) -> str | None:
-    """The model_type of transformers' class for it; None where there is none.
+def model_type_of(config: Config) -> str | None:
+    """Return the model_type of transformers' class for a config, or None if it has none.
 
-    GPT-2's has all biases and no grouped heads; Llama's wants a d_model that n_heads divides, Mistral's does
-    not and has no biases, Qwen2's has those of q, k and v.
+    GPT-2's class has all biases and no grouped heads. Llama's needs a d_model that n_heads divides. Mistral's
+    does not, and has no biases. Qwen2's has biases of q, k and v.
     """
+    if config.head_bias or config.mlp == "relu2":
+        return None
     biases = (config.attn_bias, config.attn_out_bias, config.mlp_bias)
     if (config.norm, config.position) == ("layer", "learned") and config.mlp != "swiglu":
         plain = config.n_heads == config.n_kv_heads and config.n_heads * config.head_dim == config.d_model
@@ -48,39 +54,42 @@ def class_of(config: Config) -> str | None:
 
 @st.composite
 def squares(draw: st.DrawFn, /, families: tuple[str, ...] = ("gpt2",), **fixed: Any) -> Config:
-    """Configs whose d_model is all query heads together, as GPT-2's is."""
+    """Draw configs whose d_model is the width of all query heads together, as in GPT-2."""
     config = draw(configs(families=families, **fixed))
     return replace(config, d_model=config.n_heads * config.head_dim)
 
 
-def classed() -> st.SearchStrategy[Config]:
-    """Small configs that transformers has a class for."""
-    llama = st.booleans().flatmap(lambda both: squares(("llama",), attn_bias=both, attn_out_bias=both))
-    qwen2 = configs(families=["llama"], attn_bias=True, attn_out_bias=False, mlp_bias=False)
-    mistral = configs(families=["llama"], attn_bias=False, attn_out_bias=False, mlp_bias=False)
+def configs_with_a_class() -> st.SearchStrategy[Config]:
+    """Return a strategy for small configs that transformers has a class for."""
+    llama_like = partial(configs, families=["llama"], head_bias=False)
+    llama = st.booleans().flatmap(
+        lambda both: squares(("llama",), attn_bias=both, attn_out_bias=both, head_bias=False)
+    )
+    qwen2 = llama_like(attn_bias=True, attn_out_bias=False, mlp_bias=False)
+    mistral = llama_like(attn_bias=False, attn_out_bias=False, mlp_bias=False)
     return squares() | llama | qwen2 | mistral
 
 
-def drawn_config(subject: Any, draw: Draw) -> Config:
-    """A small config, often of a class that transformers has; one of the pool where shapes are dear."""
-    return draw("config", st.sampled_from(POOL) if subject.pooled else classed() | configs())
+def draw_config(subject: Any, draw: Draw) -> Config:
+    """Draw a small config, often one that transformers has a class for; one of the pool if pooled."""
+    return draw("config", st.sampled_from(POOL) if subject.pooled else configs_with_a_class() | configs())
 
 
-def drawn_params(subject: Any, draw: Draw, config: Config) -> Params:
-    """Parameters in the subject's library, in one drawn dtype or in several, odd numbers among them."""
+def draw_params(subject: Any, draw: Draw, config: Config) -> Params:
+    """Draw parameters in the subject's library, in one dtype or several, with some special numbers."""
     dtypes = draw("dtypes", st.lists(st.sampled_from(subject.backend.dtypes()), min_size=1, max_size=3))
     arrays = random_arrays(config, draw("seed", seeds()))
     rng = np.random.default_rng(draw("seed of odd numbers", seeds()))
     kinds: dict[str, str] = {}
     for name, x in arrays.items():
-        x.flat[int(rng.integers(x.size))] = rng.choice(ODD)
-        fused = re.sub(r"attn\.[kv]\.", "attn.q.", name)  # GPT-2 stores the three as one
+        x.flat[int(rng.integers(x.size))] = rng.choice(SPECIAL)
+        fused = re.sub(r"attn\.[kv]\.", "attn.q.", name)  # GPT-2 stores the three as one array
         kinds[name] = kinds.get(fused, dtypes[int(rng.integers(len(dtypes)))])
     return Params({name: subject.array(x, kinds[name]) for name, x in arrays.items()}, config)
 
 
 def same(subject: Any, found: Params, expected: Params) -> None:
-    """Raises AssertionError naming the array whose library, dtype, shape or bits differ."""
+    """Raise AssertionError naming the array whose library, dtype, shape or bits differ."""
     same_config(found.config, expected.config)
     subject.equal(list(found), list(expected), "names")
     for name, x in expected.items():
@@ -88,23 +97,23 @@ def same(subject: Any, found: Params, expected: Params) -> None:
             kind = f"{type(found[name]).__name__} of {found[name].dtype}"
             raise AssertionError(f"{name} is a {kind}; a {type(x).__name__} of {x.dtype} was saved")
         a, b = (np.ascontiguousarray(subject.host(y)) for y in (found[name], x))
-        subject.equal(np.isnan(a), np.isnan(b), f"whether {name} is NaN")  # of which there are many kinds
+        subject.equal(np.isnan(a), np.isnan(b), f"whether {name} is NaN")  # whose bits may differ
         subject.equal(bits(a), bits(b), f"bytes of {name}")
 
 
 def bits(x: np.ndarray) -> np.ndarray:
-    """The bytes of numbers, all NaN as one."""
+    """Return the bytes of numbers, with all NaN alike."""
     return np.where(np.isnan(x), np.asarray(np.nan, dtype=x.dtype), x).view(np.uint8)
 
 
 def same_config(found: Config, expected: Config) -> None:
-    """Raises AssertionError where they differ."""
+    """Raise AssertionError if they differ."""
     if found != expected:
         raise AssertionError(f"the config is {found}, expected {expected}")
 
 
-def unsupported(f: Callable[[], Any]) -> None:
-    """Raises AssertionError unless f raises UnsupportedModelError."""
+def check_unsupported(f: Callable[[], Any]) -> None:
+    """Raise AssertionError unless f raises UnsupportedModelError."""
     try:
         f()
     except UnsupportedModelError:
@@ -113,15 +122,11 @@ def unsupported(f: Callable[[], Any]) -> None:
 
 
 @law(
-    "A model saved as .npz, whatever its mixture, is loaded with its config and every bit of every number.",
-    of="checkpoint",
-    region="checkpoint",
-    source=OWN,
-    needs="files params",
+    "A model of any mixture that is saved as .npz is loaded with its config and every bit of every number.",
     examples=20,
 )
 def npz_keeps_every_bit(subject: Any, draw: Draw) -> None:
-    params = drawn_params(subject, draw, drawn_config(subject, draw))
+    params = draw_params(subject, draw, draw_config(subject, draw))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "new" / "model.npz"
         save(params, path)
@@ -134,19 +139,15 @@ def npz_keeps_every_bit(subject: Any, draw: Draw) -> None:
 
 @law(
     "A model saved as a folder is loaded with its config and every bit of every number; a mixture that "
-    "transformers has no class for is refused, and nothing is written.",
-    of="checkpoint",
-    region="checkpoint",
-    source=OWN,
-    needs="files params",
+    "transformers has no class for is rejected, and nothing is written.",
     examples=20,
 )
 def folders_keep_every_bit(subject: Any, draw: Draw) -> None:
-    params = drawn_params(subject, draw, drawn_config(subject, draw))
+    params = draw_params(subject, draw, draw_config(subject, draw))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model"
-        if class_of(params.config) is None:
-            unsupported(lambda: save(params, path))
+        if model_type_of(params.config) is None:
+            check_unsupported(lambda: save(params, path))
             subject.equal(len(list(Path(folder).iterdir())), 0, "how many files there are")
             return
         save(params, path)
@@ -156,17 +157,10 @@ def folders_keep_every_bit(subject: Any, draw: Draw) -> None:
         same_config(load_config(path), params.config)
 
 
-@law(
-    "Converting from .npz to a folder and back keeps every bit.",
-    of="checkpoint",
-    region="checkpoint",
-    source=OWN,
-    needs="files params",
-    examples=10,
-)
+@law("Converting from .npz to a folder and back keeps every bit.", examples=10)
 def converting_there_and_back(subject: Any, draw: Draw) -> None:
-    params = drawn_params(subject, draw, drawn_config(subject, draw))
-    assume(class_of(params.config) is not None)
+    params = draw_params(subject, draw, draw_config(subject, draw))
+    assume(model_type_of(params.config) is not None)
     with TemporaryDirectory() as name:
         first, folder, second = (Path(name) / x for x in ("a.npz", "b", "c.npz"))
         save(params, first)
@@ -177,47 +171,43 @@ def converting_there_and_back(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "A config written as Hugging Face's config.json is read back the same, by the keys of transformers 4 and "
-    "by those of 5; a mixture that has no class there is refused.",
-    of="checkpoint",
-    region="checkpoint",
+    "A config written as Hugging Face's config.json is read back unchanged, with the keys of transformers 4 "
+    "and of 5; a mixture without a class there is rejected.",
     source="transformers' GPT2Config, LlamaConfig, MistralConfig and Qwen2Config",
     needs="files",
 )
 def configs_round_trip(subject: Any, draw: Draw) -> None:
-    config = drawn_config(subject, draw)
-    if class_of(config) is None:
-        unsupported(config.to_hf)
+    config = draw_config(subject, draw)
+    if model_type_of(config) is None:
+        check_unsupported(config.to_hf)
         return
     written = json.loads(json.dumps(config.to_hf()))
     same_config(Config.from_hf(written), config)
     for left_out in (("rope_parameters",), ("rope_theta", "rope_scaling")):
         same_config(Config.from_hf({k: v for k, v in written.items() if k not in left_out}), config)
-    subject.equal(written["model_type"], str(class_of(config)), "model_type")
+    subject.equal(written["model_type"], str(model_type_of(config)), "model_type")
 
 
 @law(
-    "transformers loads a folder that is saved, misses nothing, computes the same logits, and what it saves "
-    "in turn is the same model to the last bit.",
-    of="checkpoint",
-    region="checkpoint",
+    "transformers loads a saved folder without missing a weight and computes the same logits; what it saves "
+    "in turn is the same model, bit for bit.",
     source="transformers' from_pretrained and save_pretrained",
-    needs="files params torch transformers",
+    needs="files params reference-decoder",
     examples=6,
     is_reference=True,
 )
 def transformers_loads_what_is_saved(subject: Any, draw: Draw) -> None:
-    config = drawn_config(subject, draw)
-    assume(class_of(config) is not None)
+    config = draw_config(subject, draw)
+    assume(model_type_of(config) is not None)
     model = subject.build(config, random_arrays(config, draw("seed", seeds())))
     ids = model.ids(draw)
-    theirs = import_module("tinyxp.backends.transformers")
+    theirs = reference("decoder")
     with TemporaryDirectory() as name:
         ours, again = Path(name) / "ours", Path(name) / "again"
         save(model.params, ours)
         found = theirs.load(ours)
         same_config(Config.from_hf(found.config.to_dict()), config)
-        # Its Llama turns and normalises in float32, whatever the dtype.
+        # Its Llama computes rotations and norms in float32, whatever the dtype.
         subject.close(theirs.logits(found, ids), model.forward(ids), "logits of transformers", within=1e-3)
         theirs.save(found, again)
         same(subject, load(again, xp=subject.backend.xp), model.params)

@@ -1,4 +1,4 @@
-"""Laws of what a backend adds: compilers, kernels and devices change no value; dtypes stay."""
+"""Laws of what a backend adds: compilers, kernels and devices change no value, and dtypes are kept."""
 
 from __future__ import annotations
 
@@ -11,50 +11,48 @@ from hypothesis import strategies as st
 from tinyxp.config import MLPS
 from tinyxp.dtypes import bare_name
 from tinyxp.params import Params
-from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.caching import fed, pieces
-from tinyxp.testing.laws.padding import padded
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.laws.caching import draw_pieces, feed
+from tinyxp.testing.laws.padding import draw_padded
 from tinyxp.testing.strategies import random_arrays, seeds
-from tinyxp.testing.subject import POOL
+from tinyxp.testing.subjects.backends import build_decoder
+from tinyxp.testing.subjects.decoder import POOL
 
 CONTRACT = "tinyxp's own contract: "
 
+law = laws_of("model", "kernels", CONTRACT + "everything runs under jit", "params")
+
 
 @law(
-    "Compiled, the model gives the logits that it gives operation by operation.",
-    of="model",
+    "The compiled model gives the logits of the uncompiled one.",
     region="compiler",
-    source=CONTRACT + "everything runs under jit",
     needs="params compiler mask",
     examples=1,
 )
 def compiled_equals_eager(subject: Any, draw: Draw) -> None:
     config = draw("config", st.sampled_from(POOL))
     model = subject.build(config, random_arrays(config, draw("seed", seeds())))
-    ids, mask = padded(subject, draw, model)
-    there, seen = subject.array(ids), subject.array(mask)
+    ids, mask = draw_padded(subject, draw, model)
+    ids_array, mask_array = subject.array(ids), subject.array(mask)
     forward = subject.modules.model.forward
-    eager = forward(model.params, there, mask=seen)
-    compiled = subject.backend.jit(partial(forward))(model.params, there, mask=seen)
+    eager = forward(model.params, ids_array, mask=mask_array)
+    compiled = subject.backend.jit(partial(forward))(model.params, ids_array, mask=mask_array)
     subject.close(subject.host(compiled), subject.host(eager), "compiled logits")
 
 
 @law(
-    "With the backend's kernels the model gives the logits of the pure operations, cached or not.",
-    of="model",
-    region="kernels",
+    "With the backend's kernels the model gives the logits of the pure operations, with a cache and without.",
     source=CONTRACT + "a kernel is held to its pure twin",
     needs="params kernels mask cache",
 )
 def kernels_equal_the_pure_path(subject: Any, draw: Draw) -> None:
-    from tinyxp.testing.subjects import decoder
-
     config = draw("config", subject.configs())
     arrays = random_arrays(config, draw("seed", seeds()))
     model = subject.build(config, arrays)
-    ids, mask = padded(subject, draw, model)
+    ids, mask = draw_padded(subject, draw, model)
     if subject not in _with_kernels:
-        _with_kernels[subject] = decoder(
+        _with_kernels[subject] = build_decoder(
             subject.backend,
             name=f"{subject.name}+kernels",
             recipe="",
@@ -66,8 +64,8 @@ def kernels_equal_the_pure_path(subject: Any, draw: Draw) -> None:
     fast = _with_kernels[subject].build(config, arrays)
     expected = model.forward(ids, mask=mask)
     subject.close(fast.forward(ids, mask=mask)[mask], expected[mask], "logits with kernels")
-    cuts = pieces(subject, draw, ids.shape[1])
-    logits, _ = fed(fast, ids, cuts, fast.new_cache(len(ids), ids.shape[1] + 1), mask=mask)
+    cuts = draw_pieces(subject, draw, ids.shape[1])
+    logits, _ = feed(fast, ids, cuts, fast.new_cache(len(ids), ids.shape[1] + 1), mask=mask)
     subject.close(logits[mask], expected[mask], f"logits with kernels and a cache, in pieces of {cuts}")
 
 
@@ -75,10 +73,8 @@ _with_kernels: dict[Any, Any] = {}
 
 
 @law(
-    "Projections of one input that lie together in memory are one product, and give what they give singly, "
+    "Projections that are adjacent in memory are computed as one product, with the results of single ones, "
     "with a cache and without.",
-    of="model",
-    region="kernels",
     source=CONTRACT + "joint projections are a matter of memory",
     needs="params mask cache",
 )
@@ -89,14 +85,14 @@ def joint_projections_are_the_single_ones(subject: Any, draw: Draw) -> None:
     config = draw("config", subject.configs())
     arrays = random_arrays(config, draw("seed", seeds()))
     model, other = subject.build(config, arrays), subject.build(config, arrays)
-    ids, mask = padded(subject, draw, model)
+    ids, mask = draw_padded(subject, draw, model)
     together = m.joint.lay_together(dict(other.params), config, backend)
     joint = Params(together, config).join()
     joints = {"+".join(names) for names in m.joint.JOINT if MLPS[config.mlp].gated or names[0] != "mlp.gate"}
     lacking = sorted(name for name in joints if f"{name}.weight" not in joint.block(0))
     subject.equal(lacking, [], "what was not joined")
     expected, here = model.forward(ids, mask=mask), {"mask": subject.array(mask)}
-    kernels = m.ops.Kernels(**subject.kernels)
+    kernels = m.ops.Kernels(**{"project": m.joint.project, **subject.kernels})
     found = subject.compiled(m.model.forward, kernels=kernels)(joint, subject.array(ids), **here)
     subject.close(subject.host(found)[mask], expected[mask], "logits of joint projections")
     cache = other.new_cache(len(ids), ids.shape[1])
@@ -105,9 +101,7 @@ def joint_projections_are_the_single_ones(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Every value on the way, the cache and the logits keep the parameters' dtype; the loss is in float32 at "
-    "least.",
-    of="model",
+    "Intermediate values, cache and logits have the parameters' dtype; the loss is in at least float32.",
     region="precision",
     source=CONTRACT + "activations keep the parameters' dtype",
     needs="params trace cache mask",
@@ -117,7 +111,7 @@ def dtypes_are_kept(subject: Any, draw: Draw) -> None:
     config = draw("config", subject.configs())
     dtype = draw("dtype", st.sampled_from(subject.backend.dtypes()))
     model = subject.build(config, random_arrays(config, draw("seed", seeds())), dtype)
-    ids, mask = padded(subject, draw, model)
+    ids, mask = draw_padded(subject, draw, model)
     m = subject.modules
     here = {"mask": subject.array(mask)}
     points = subject.compiled(m.tracing.trace)(model.params, subject.array(ids), **here)
@@ -128,18 +122,16 @@ def dtypes_are_kept(subject: Any, draw: Draw) -> None:
     for name, x in found.items():
         subject.equal(bare_name(x.dtype), dtype, f"dtype of {name}")
     loss = subject.compiled(m.model.loss)(model.params, subject.array(ids), subject.array(ids), **here)
-    wanted = "float64" if dtype == "float64" else "float32"
-    subject.equal(bare_name(loss.dtype), wanted, "dtype of the loss")
+    expected = "float64" if dtype == "float64" else "float32"
+    subject.equal(bare_name(loss.dtype), expected, "dtype of the loss")
     if not np.isfinite(subject.host(loss)):
         raise AssertionError(f"loss is {loss} in {dtype}")
 
 
 @law(
-    "float16 and bfloat16 logits are as near to the float64 referee as rounding in that dtype makes them.",
-    of="model",
+    "float16 and bfloat16 logits are as close to the float64 referee as rounding in that dtype allows.",
     region="precision",
     source="norms, softmax, scores and rotary tables are computed in float32 at least",
-    needs="params",
     examples=8,
 )
 def half_precision_is_near(subject: Any, draw: Draw) -> None:
@@ -153,32 +145,31 @@ def half_precision_is_near(subject: Any, draw: Draw) -> None:
     model = subject.build(config, random_arrays(config, draw("seed", seeds())), dtype)
     ids = model.ids(draw)
     rounded = {name: subject.host(x).astype(np.float64) for name, x in model.params.items()}
-    truth = exact(config, rounded, ids)
-    # Some sixty roundings on the way through one block, each of half an epsilon of a value near the largest.
+    reference = exact(config, rounded, ids)
+    # About sixty roundings in one block, each half an epsilon of a value near the largest.
     allowed = {"bfloat16": 2.0**-8, "float16": 2.0**-11}[dtype] * 60.0
-    subject.close(model.forward(ids).astype(np.float64), truth, f"{dtype} logits", within=allowed)
+    subject.close(model.forward(ids).astype(np.float64), reference, f"{dtype} logits", within=allowed)
 
 
 @law(
-    "Whatever device the parameters lie on, everything is computed there, from ids and masks of the host.",
-    of="model",
+    "Everything is computed on the parameters' device, from ids and masks of the host.",
     region="devices",
     source=CONTRACT + "device= on every creation",
     needs="params devices cache mask",
 )
 def everything_stays_on_its_device(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)
-    ids, mask = padded(subject, draw, model)
+    ids, mask = draw_padded(subject, draw, model)
     backend, m = subject.backend, subject.modules
     params = model.params.to(device=backend.devices()[-1])
-    given = {"mask": mask.tolist()}
+    masked = {"mask": mask.tolist()}
     cache = m.cache.new_cache(params, *ids.shape)
-    logits, cache = m.model.extend(params, ids.tolist(), cache, **given)
+    logits, cache = m.model.extend(params, ids.tolist(), cache, **masked)
     found = {
-        "forward": m.model.forward(params, ids.tolist(), **given),
+        "forward": m.model.forward(params, ids.tolist(), **masked),
         "extend": logits,
         "the cache": cache.keys[0],
-        "loss": m.model.loss(params, ids.tolist(), ids.tolist(), **given),
+        "loss": m.model.loss(params, ids.tolist(), ids.tolist(), **masked),
     }
     device = backend.device_of(params["embed.weight"])
     for name, x in found.items():
@@ -188,7 +179,7 @@ def everything_stays_on_its_device(subject: Any, draw: Draw) -> None:
 
 
 def without_attention(q: Any, k: Any, v: Any, visible: Any, *, xp: Any, tap: Any = None) -> Any:
-    """A kernel that reads nothing."""
+    """Return zeros: an attention kernel that reads nothing."""
     return 0.0 * q
 
 
@@ -198,10 +189,8 @@ def logits_of_extend(params: Any, ids: Any, cache: Any, *, model: Any, kernels: 
 
 
 @law(
-    "A kernel that a caller puts in is what forward, loss and extend compute with: an attention that reads "
-    "nothing leaves what a model without output matrices of attention leaves.",
-    of="model",
-    region="kernels",
+    "forward, loss and extend compute with the caller's kernels: an attention that returns zeros equals a "
+    "model whose attention output matrices are zero.",
     source="tinyxp's own contract: kernels",
     needs="params cache",
 )
@@ -209,23 +198,22 @@ def kernels_that_are_given_are_used(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)
     ids = model.ids(draw)
     silent = {name: 0.0 * x for name, x in model.arrays.items() if name.endswith("attn.o.weight")}
-    other, m, there = model.but(**silent), subject.modules.model, subject.array(ids)
+    silenced, m, array = model.but(**silent), subject.modules.model, subject.array(ids)
     kernels = m.Kernels(attention=without_attention)
-    logits = subject.compiled(m.forward, kernels=kernels)(model.params, there)
-    subject.close(subject.host(logits), other.forward(ids), "logits of forward")
-    loss = subject.compiled(m.loss, kernels=kernels)(model.params, there, there)
-    subject.close(float(subject.host(loss)), other.loss(ids, ids), "loss")
+    logits = subject.compiled(m.forward, kernels=kernels)(model.params, array)
+    subject.close(subject.host(logits), silenced.forward(ids), "logits of forward")
+    loss = subject.compiled(m.loss, kernels=kernels)(model.params, array, array)
+    subject.close(float(subject.host(loss)), silenced.loss(ids, ids), "loss")
     step = subject.compiled(logits_of_extend, model=m, kernels=kernels)
-    fed = step(model.params, there, model.new_cache(*ids.shape))
-    subject.close(subject.host(fed), other.forward(ids), "logits of extend")
+    extended = step(model.params, array, model.new_cache(*ids.shape))
+    subject.close(subject.host(extended), silenced.forward(ids), "logits of extend")
 
 
 @law(
-    "Tables of cos and sin are in float32, or in float64 where the parameters are, whatever is narrower.",
-    of="model",
+    "Tables of cos and sin are in float64 if the parameters are, and otherwise in float32, for narrower "
+    "dtypes too.",
     region="precision",
     source="in bfloat16 only 641 of the first 2048 positions are distinct",
-    needs="params",
     examples=8,
 )
 def rotary_tables_are_wide(subject: Any, draw: Draw) -> None:
@@ -236,5 +224,5 @@ def rotary_tables_are_wide(subject: Any, draw: Draw) -> None:
             model.config, positions, backend.dtype(dtype), xp=backend.xp, device=model.params.device
         )
         for x in tables:
-            wanted = "float64" if dtype == "float64" else "float32"
-            subject.equal(bare_name(x.dtype), wanted, f"dtype of a table for {dtype}")
+            expected = "float64" if dtype == "float64" else "float32"
+            subject.equal(bare_name(x.dtype), expected, f"dtype of a table for {dtype}")

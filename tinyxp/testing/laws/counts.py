@@ -1,17 +1,17 @@
-"""Laws of parameter counts: four ways of counting agree, and published models have their numbers."""
+"""Laws of parameter counts: four ways of counting agree, and published models have their known numbers."""
 
 from __future__ import annotations
 
 import math
-from importlib import import_module
 from typing import Any
 
 from hypothesis import strategies as st
 
-from tinyxp import registry
 from tinyxp.config import GPT2, PRESETS, Config
-from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.checkpoints import classed
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.laws.checkpoints import configs_with_a_class
+from tinyxp.testing.references import meta_backend, reference
 from tinyxp.testing.strategies import configs
 
 GROUPS = ("embed", "pos_embed", "attention", "mlp", "norm", "head")
@@ -36,34 +36,30 @@ KNOWN: tuple[tuple[Config, dict[str, int]], ...] = (
     (Config.preset("smollm2-135m"), {"total": 134_515_008}),
     (Config.preset("qwen2-0.5b"), {"total": 494_032_768}),
 )
-"""Config -> how many parameters it has, in all or by group too."""
+"""Config -> its numbers of parameters, in total or by group too."""
+
+law = laws_of("checkpoint", "counts", "count_parameters and parameter_shapes, written apart", "params files")
 
 
-def any_config(draw: Draw) -> Config:
-    """A small config, or a published one: counting takes no memory."""
+def draw_config(draw: Draw) -> Config:
+    """Draw a small config or a published one: counting takes no memory."""
     return draw("config", configs() | st.sampled_from(sorted(PRESETS)).map(Config.preset))
 
 
 def group_of(name: str) -> str:
-    """The group of count_parameters that a parameter belongs to."""
+    """Return the group of count_parameters that a parameter belongs to."""
     if name.rsplit(".", 1)[0].endswith("norm"):
         return "norm"
     words = name.split(".")
     return {"attn": "attention"}.get(words[2], words[2]) if words[0] == "blocks" else words[0]
 
 
-@law(
-    "The closed form of each group, and of the total, is the sum over the shapes of its parameters.",
-    of="checkpoint",
-    region="counts",
-    source="count_parameters and parameter_shapes, written apart",
-    needs="params files",
-)
+@law("The closed form of each group, and of the total, is the sum over the shapes of its parameters.")
 def counts_are_sums_over_shapes(subject: Any, draw: Draw) -> None:
-    config = any_config(draw)
-    counted = subject.modules.params.count_parameters(config)
+    config = draw_config(draw)
+    counted = subject.modules.shapes.count_parameters(config)
     sums = dict.fromkeys(GROUPS, 0)
-    for name, shape in subject.modules.params.parameter_shapes(config).items():
+    for name, shape in subject.modules.shapes.parameter_shapes(config).items():
         sums[group_of(name)] += math.prod(shape)
     subject.equal(list(counted), [*GROUPS, "total"], "groups")
     for group, total in (sums | {"total": sum(sums.values())}).items():
@@ -71,48 +67,43 @@ def counts_are_sums_over_shapes(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Published models, and models small enough to count by hand, have their numbers of parameters.",
-    of="checkpoint",
-    region="counts",
+    "Published models, and models small enough to count by hand, have their known numbers of parameters.",
     source="the model cards of gpt2, SmolLM2-135M and Qwen2-0.5B",
-    needs="params files",
     examples=1,
 )
 def known_counts(subject: Any, draw: Draw) -> None:
     for config, expected in KNOWN:
-        counted = subject.modules.params.count_parameters(config)
+        counted = subject.modules.shapes.count_parameters(config)
         found = {group: counted[group] for group in expected}
         if found != expected:
             raise AssertionError(f"{config} has {found}, expected {expected}")
 
 
 @law(
-    "Parameters made without memory, on torch's meta device, are as many as are counted.",
-    of="checkpoint",
-    region="counts",
+    "Parameters created on a device without memory are as many as are counted.",
     source="PyTorch's meta device",
-    needs="params files torch",
+    needs="params files meta-device",
 )
 def counts_without_memory(subject: Any, draw: Draw) -> None:
     config = draw("config", configs())
-    made = subject.modules.params.init(config, xp=registry.backend("torch").xp, device="meta")
-    devices = {str(x.device) for x in made.values()}
+    backend = meta_backend()
+    assert backend is not None
+    arrays = subject.modules.initialization.init(config, xp=backend.xp, device="meta")
+    devices = {str(x.device) for x in arrays.values()}
     subject.equal(sorted(devices), ["meta"], "devices")
-    expected = subject.modules.params.count_parameters(config)["total"]
-    subject.equal(sum(math.prod(x.shape) for x in made.values()), expected, "parameters")
+    expected = subject.modules.shapes.count_parameters(config)["total"]
+    subject.equal(sum(math.prod(x.shape) for x in arrays.values()), expected, "parameters")
 
 
 @law(
-    "transformers' own model of a config has as many parameters, a tied head counted once.",
-    of="checkpoint",
-    region="counts",
+    "transformers' model of a config has the same number of parameters, counting a tied head once.",
     source="transformers' GPT2LMHeadModel, LlamaForCausalLM and Qwen2ForCausalLM",
-    needs="params files torch transformers",
+    needs="params files reference-decoder",
     examples=15,
     is_reference=True,
 )
 def transformers_counts_as_many(subject: Any, draw: Draw) -> None:
-    config = draw("config", classed() | st.sampled_from(sorted(PRESETS)).map(Config.preset))
-    theirs = import_module("tinyxp.backends.transformers")
-    counted = subject.modules.params.count_parameters(config)["total"]
+    config = draw("config", configs_with_a_class() | st.sampled_from(sorted(PRESETS)).map(Config.preset))
+    theirs = reference("decoder")
+    counted = subject.modules.shapes.count_parameters(config)["total"]
     subject.equal(counted, theirs.count(config), f"parameters of {config}")

@@ -1,4 +1,4 @@
-"""Laws of sampling: how ids are drawn from a distribution, and that a seed decides every one of them."""
+"""Laws of sampling: how ids are drawn from a distribution, and how a seed decides each of them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tinyxp.testing.law import Draw, law
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
 from tinyxp.testing.laws.sampling import OWN, POOL_SHAPE, apply, scores
-from tinyxp.testing.laws.truncation import POWERS, logs, top_ps, truncated, weighted
+from tinyxp.testing.laws.truncation import POWERS, draw_weights, logs, top_ps, truncated
 from tinyxp.testing.strategies import seeds
 
+law = laws_of("sampling", "sampling", OWN, "ops")
 
-def masses_of(subject: Any, draw: Draw) -> list[list[int]]:
-    """Drawn rows of whole masses, out of 64 in all, some of them 0."""
+
+def draw_masses(subject: Any, draw: Draw) -> list[list[int]]:
+    """Draw rows of integer masses that add up to 64, some of them 0."""
     rows, n = POOL_SHAPE if subject.pooled else (2, draw("n", st.integers(1, 9)))
     cut = st.sampled_from([0, 64]) | st.integers(0, 64)
     cuts = st.lists(cut, min_size=n - 1, max_size=n - 1).map(sorted) | cut.map(lambda x: [x] * (n - 1))
@@ -25,14 +28,11 @@ def masses_of(subject: Any, draw: Draw) -> list[list[int]]:
 
 
 @law(
-    "A draw is the first id, in the order of ids, whose cumulative mass exceeds u; proportions alone count.",
-    of="sampling",
-    region="sampling",
+    "A draw is the first id whose cumulative mass exceeds u; only the proportions of the masses matter.",
     source="the inverse of the cumulative distribution, Devroye, 1986, section III.2",
-    needs="ops",
 )
 def draw_inverts_the_distribution(subject: Any, draw: Draw) -> None:
-    masses = masses_of(subject, draw)
+    masses = draw_masses(subject, draw)
     scale = draw("scale", st.sampled_from([1.0, 0.5, 0.125, 4.0]))  # exact in every binary dtype
     uniforms, expected = [], []
     for r, row in enumerate(masses):
@@ -50,20 +50,18 @@ def draw_inverts_the_distribution(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "At u = 0 the first id that has a probability is drawn and just below 1 the last: never one of 0.",
-    of="sampling",
-    region="sampling",
+    "u = 0 draws the first id with a probability and u just below 1 the last: an id of probability 0 is "
+    "never drawn.",
     source="float32 rounds a uniform of float64 up to 1",
-    needs="ops",
 )
 def draw_never_takes_what_has_no_probability(subject: Any, draw: Draw) -> None:
-    masses = masses_of(subject, draw)
+    masses = draw_masses(subject, draw)
     p = np.asarray(masses) / 64.0
     dtype = draw("dtype", st.sampled_from(sorted({subject.dtype, "float32"})))
     for u, end in ((0.0, 0), (1.0 - 2.0**-24, -1), (1.0 - 2.0**-53, -1)):
         found = apply(subject, subject.modules.sampling.draw, p, np.full(len(p), u), dtype=dtype)
         subject.equal(found, [np.flatnonzero(row)[end] for row in masses], f"ids drawn at {u!r}")
-    # Sums that fall short of 1, or exceed it, by rounding.
+    # Masses whose sum differs from 1 by rounding.
     rng = np.random.default_rng(draw("seed", seeds()))
     uneven = np.where(p > 0.0, rng.uniform(0.01, 1.0, p.shape), 0.0)
     uneven /= uneven.sum(axis=-1, keepdims=True)
@@ -73,27 +71,23 @@ def draw_never_takes_what_has_no_probability(subject: Any, draw: Draw) -> None:
         subject.equal(taken > 0.0, np.ones(len(p)), f"whether the ids {found.tolist()} may be drawn at {u!r}")
 
 
-def sampler(subject: Any, **settings: Any) -> Any:
-    """The subject's Sampler; settings that are None are left out."""
+def build_sampler(subject: Any, **settings: Any) -> Any:
+    """Return the subject's Sampler; omit settings that are None."""
     return subject.modules.sampling.Sampler(**{name: x for name, x in settings.items() if x is not None})
 
 
 @law(
-    "Row r of a seed takes its uniforms from numpy's default_rng([seed, r]), one a step: whatever the other "
-    "rows, each id is the inverse of the exact cumulative distribution at the next of them.",
-    of="sampling",
-    region="sampling",
-    source=OWN,
-    needs="ops",
+    "Row r takes its uniforms from numpy's default_rng([seed, r]), one for each step: its ids invert the "
+    "exact cumulative distribution there, whatever the other rows."
 )
 def a_seed_decides_every_draw(subject: Any, draw: Draw) -> None:
-    weights = weighted(subject, draw)
+    weights = draw_weights(subject, draw)
     temperature = draw("temperature", st.sampled_from([1.0, 0.5, 2.0]))
     top_k = draw("top_k", st.none() | st.integers(1, len(weights[0]) + 1))
     top_p = draw("top_p", top_ps(weights, temperature))
     seed = draw("seed", st.integers(0, 2**40))
-    chooser = sampler(subject, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    streams = chooser.streams(len(weights))
+    sampler = build_sampler(subject, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    streams = sampler.streams(len(weights))
     uniforms = [np.random.default_rng([seed, r]).random(6) for r in range(len(weights))]
     for step in range(6):
         expected = []
@@ -102,24 +96,22 @@ def a_seed_decides_every_draw(subject: Any, draw: Draw) -> None:
             edges = [float(sum(p[: i + 1])) for i in range(len(p))]
             assume(min(abs(edge - u[step]) for edge in edges) > 1e-12)
             expected.append(next(i for i, edge in enumerate(edges) if edge > u[step]))
-        subject.equal(chooser.choose(logs(weights), streams), expected, f"ids of step {step}")
+        subject.equal(sampler.choose(logs(weights), streams), expected, f"ids of step {step}")
 
 
 @law(
-    "Ids are drawn as often as their probabilities say, in rows of different streams: a false alarm in 1e9.",
-    of="sampling",
-    region="sampling",
+    "Ids are drawn with their probabilities, in rows of different streams; a false alarm has probability "
+    "1e-9.",
     source="Chernoff's bound: P(N KL(frequency, p) >= x) <= 2 exp(-x), for each id",
-    needs="ops",
     examples=5,
 )
 def frequencies_match_probabilities(subject: Any, draw: Draw) -> None:
-    [row, *_] = weighted(subject, draw, low=2)
+    [row, *_] = draw_weights(subject, draw, low=2)
     temperature = draw("temperature", st.sampled_from([0.5, 1.0, 2.0]))
-    chooser = sampler(subject, temperature=temperature, seed=draw("seed", seeds()))
+    sampler = build_sampler(subject, temperature=temperature, seed=draw("seed", seeds()))
     rows, steps = 200, 10
-    streams, given = chooser.streams(rows), np.repeat(logs([row]), rows, axis=0)
-    ids = np.concatenate([chooser.choose(given, streams) for _ in range(steps)])
+    streams, given = sampler.streams(rows), np.repeat(logs([row]), rows, axis=0)
+    ids = np.concatenate([sampler.choose(given, streams) for _ in range(steps)])
     masses = [w ** POWERS[temperature] for w in row]
     limit = math.log(2 * len(row) * 1e9)
     for i, mass in enumerate(masses):
@@ -131,27 +123,14 @@ def frequencies_match_probabilities(subject: Any, draw: Draw) -> None:
             raise AssertionError(f"id {i} of probability {p} makes up {found} of {len(ids)} draws")
 
 
-@law(
-    "Without a seed no two generations draw the same.",
-    of="sampling",
-    region="sampling",
-    source=OWN,
-    needs="ops",
-    examples=1,
-)
+@law("Without a seed no two generations draw the same uniforms.", examples=1)
 def no_seed_is_a_new_one(subject: Any, draw: Draw) -> None:
-    chooser = sampler(subject, temperature=1.0)
-    uniforms = [stream.random() for _ in range(2) for stream in chooser.streams(2)]
+    sampler = build_sampler(subject, temperature=1.0)
+    uniforms = [stream.random() for _ in range(2) for stream in sampler.streams(2)]
     subject.equal(len(set(uniforms)), 4, "how many of 4 uniforms differ")
 
 
-@law(
-    "Temperature 0, which is the default, is greedy at any limit; a temperature next to 0 is too.",
-    of="sampling",
-    region="sampling",
-    source=OWN,
-    needs="ops",
-)
+@law("Temperature 0, the default, is greedy with any limits; so is a temperature next to 0.")
 def temperature_0_is_greedy(subject: Any, draw: Draw) -> None:
     given = scores(subject, draw)
     expected = [row.index(max(row)) for row in given.tolist()]
@@ -161,16 +140,16 @@ def temperature_0_is_greedy(subject: Any, draw: Draw) -> None:
         "seed": draw("seed", st.none() | seeds()),
     }
     for temperature in (None, 0, 0.0):
-        chooser = sampler(subject, temperature=temperature, **limits)
-        subject.equal(chooser.choose(given, chooser.streams(len(given))), expected, f"ids at {temperature!r}")
-    chooser = sampler(subject, temperature=5e-324, top_k=1)
+        sampler = build_sampler(subject, temperature=temperature, **limits)
+        subject.equal(sampler.choose(given, sampler.streams(len(given))), expected, f"ids at {temperature!r}")
+    sampler = build_sampler(subject, temperature=5e-324, top_k=1)
     with np.errstate(over="raise", invalid="raise", divide="raise"):
-        found = chooser.choose(given, chooser.streams(len(given)))
+        found = sampler.choose(given, sampler.streams(len(given)))
     subject.equal(found, expected, "ids at 5e-324")
 
 
-def refuses(message: str, f: Any, *args: Any, **named: Any) -> None:
-    """Raises AssertionError unless f raises ValueError with this in its message."""
+def check_rejects(message: str, f: Any, *args: Any, **named: Any) -> None:
+    """Raise AssertionError unless f raises ValueError with ``message`` in its text."""
     try:
         f(*args, **named)
     except ValueError as error:
@@ -195,11 +174,7 @@ GOOD: dict[str, list[Any]] = {
 
 
 @law(
-    "A setting outside its limits raises ValueError naming it and its value; one at its limit is taken.",
-    of="sampling",
-    region="sampling",
-    source=OWN,
-    needs="ops",
+    "A setting outside its limits raises ValueError naming it and its value; one at its limit is accepted.",
     examples=1,
 )
 def bad_settings_are_named(subject: Any, draw: Draw) -> None:
@@ -208,4 +183,4 @@ def bad_settings_are_named(subject: Any, draw: Draw) -> None:
             subject.modules.sampling.Sampler(**{field: value})
     for field, values in BAD.items():
         for value in values:
-            refuses(f"{field} is {value!r};", subject.modules.sampling.Sampler, **{field: value})
+            check_rejects(f"{field} is {value!r};", subject.modules.sampling.Sampler, **{field: value})

@@ -1,4 +1,4 @@
-"""Laws of symmetry: how units, heads and tokens are numbered does not matter to a decoder."""
+"""Laws of symmetry: the numbering of units, heads and tokens does not matter to a decoder."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.testing.law import Draw, law
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
 
 SYMMETRY = "Ainsworth et al., 2022, Git Re-Basin (permutation symmetries)"
 
+law = laws_of("model", "mlp", SYMMETRY, "params")
 
-def order_of(draw: Draw, name: str, count: int) -> list[int]:
-    """A drawn permutation of range(count)."""
+
+def draw_order(draw: Draw, name: str, count: int) -> list[int]:
+    """Draw a permutation of range(count)."""
     return list(draw(name, st.permutations(range(count))))
 
 
@@ -22,36 +25,28 @@ def blocks(model: Any) -> list[str]:
     return [f"blocks.{i}" for i in range(model.config.n_layers)]
 
 
-@law(
-    "Renumbering the vocabulary renumbers the logits.",
-    of="model",
-    region="embedding",
-    source=SYMMETRY,
-    needs="params",
-)
+@law("Renumbering the vocabulary renumbers the logits.", region="embedding")
 def vocabulary_permutation(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)
     ids = model.ids(draw)
-    order = order_of(draw, "order", model.vocab_size)
-    names = ["embed.weight"] + ([] if model.config.tie_embeddings else ["head.weight"])
+    order = draw_order(draw, "order", model.vocab_size)
+    names = [name for name in ("embed.weight", "head.weight", "head.bias") if name in model.arrays]
     renumbered = model.but(**{name: model.arrays[name][order] for name in names})
     new_ids = np.argsort(order)[ids]
     subject.close(renumbered.forward(new_ids), model.forward(ids)[..., order], f"logits in the order {order}")
 
 
 @law(
-    "Heads may stand in any order: groups of query heads with their key/value head, and queries in a group.",
-    of="model",
+    "The order of heads does not matter: groups of query heads with their key/value head, and queries in a "
+    "group.",
     region="heads",
-    source=SYMMETRY,
-    needs="params",
 )
 def head_permutation(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)
     ids = model.ids(draw)
     config = model.config
     g, share, hd = config.n_kv_heads, config.n_heads // config.n_kv_heads, config.head_dim
-    groups, within = order_of(draw, "groups", g), order_of(draw, "within", share)
+    groups, within = draw_order(draw, "groups", g), draw_order(draw, "within", share)
     kv = np.asarray([[group * hd + i for i in range(hd)] for group in groups]).reshape(-1)
     q = np.asarray(
         [[(group * share + head) * hd + i for i in range(hd)] for group in groups for head in within]
@@ -66,17 +61,11 @@ def head_permutation(subject: Any, draw: Draw) -> None:
     subject.close(model.but(**changes).forward(ids), model.forward(ids), "logits with heads in another order")
 
 
-@law(
-    "Hidden units of the MLP may stand in any order.",
-    of="model",
-    region="mlp",
-    source=SYMMETRY,
-    needs="params",
-)
+@law("The order of the MLP's hidden units does not matter.")
 def hidden_permutation(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)
     ids = model.ids(draw)
-    order = order_of(draw, "order", model.config.d_ff)
+    order = draw_order(draw, "order", model.config.d_ff)
     changes = {}
     for at in blocks(model):
         for name in ("gate.weight", "gate.bias", "up.weight", "up.bias"):
@@ -86,22 +75,15 @@ def hidden_permutation(subject: Any, draw: Draw) -> None:
     subject.close(model.but(**changes).forward(ids), model.forward(ids), "logits with units in another order")
 
 
-@law(
-    "Dimensions of the residual stream may stand in any order.",
-    of="model",
-    region="residual",
-    source=SYMMETRY,
-    needs="params",
-)
+@law("The order of the residual stream's dimensions does not matter.", region="residual")
 def stream_permutation(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)
     ids = model.ids(draw)
-    order = order_of(draw, "order", model.config.d_model)
+    order = draw_order(draw, "order", model.config.d_model)
     changes = {}
     for name, x in model.arrays.items():
         writes = name.endswith(("attn.o.weight", "mlp.down.weight", "attn.o.bias", "mlp.down.bias"))
-        inner = ".attn." in name or ".mlp." in name
-        if writes or (x.ndim == 1 and not inner):
+        if writes or name.endswith(("norm.weight", "norm.bias")):
             changes[name] = x[order]
         elif x.ndim == 2:
             changes[name] = x[:, order]
@@ -111,8 +93,7 @@ def stream_permutation(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "With its output matrices (and biases) zero, a block is the identity: the model does without it.",
-    of="model",
+    "A block whose output matrices and biases are zero is the identity.",
     region="residual",
     source="He et al., 2015; Goyal et al., 2017, section 5.1",
     needs="params trace",
@@ -130,11 +111,9 @@ def zero_outputs_make_the_identity(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Without its output matrices the model is the head of the normed embedding.",
-    of="model",
+    "If all output matrices are zero, the logits are the head of the normed embedding.",
     region="structure",
     source="nostalgebraist, 2020, the logit lens",
-    needs="params",
 )
 def without_blocks(subject: Any, draw: Draw) -> None:
     from tinyxp.testing.laws.structure import normed
@@ -147,14 +126,12 @@ def without_blocks(subject: Any, draw: Draw) -> None:
     if model.config.position == "learned":
         stream = stream + model.arrays["pos_embed.weight"][: ids.shape[1]]
     table = model.arrays["embed.weight" if model.config.tie_embeddings else "head.weight"]
-    expected = normed(stream, model, "final_norm") @ table.T
+    expected = normed(stream, model, "final_norm") @ table.T + model.arrays.get("head.bias", 0.0)
     subject.close(model.but(**changes).forward(ids), expected, "logits without blocks")
 
 
 @law(
-    "A gate that is zero shuts the MLP: only the output's bias is left of it.",
-    of="model",
-    region="mlp",
+    "With a gate of zero the MLP returns only its output bias.",
     source="Shazeer, 2020: silu(0) = 0",
     needs="params trace",
 )
@@ -170,9 +147,7 @@ def zero_gate_kills_the_mlp(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "The gate bends and the values do not: twice the values are twice the output.",
-    of="model",
-    region="mlp",
+    "A gated MLP is linear in its values: doubled values double the output.",
     source="Shazeer, 2020",
     needs="params trace",
 )
@@ -185,11 +160,9 @@ def gated_mlps_are_linear_in_their_values(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "A tied model is the untied one whose head is a copy of its embedding.",
-    of="model",
+    "A tied model equals the untied one whose head is a copy of its embedding.",
     region="head",
     source="Press & Wolf, 2016",
-    needs="params",
 )
 def tied_equals_untied_with_a_copy(subject: Any, draw: Draw) -> None:
     model = subject.model(draw, tie_embeddings=True)
@@ -201,17 +174,14 @@ def tied_equals_untied_with_a_copy(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "An untied head alone decides the logits' size: twice the head is twice the logits, and the embedding of "
-    "a token that is not there moves none.",
-    of="model",
+    "Doubling an untied head doubles the logits; the embedding of an absent token changes none.",
     region="head",
     source="Press & Wolf, 2016",
-    needs="params",
 )
 def an_untied_head_is_its_own(subject: Any, draw: Draw) -> None:
     model = subject.model(draw, tie_embeddings=False)
     ids = model.ids(draw)
-    doubled = model.but(**{"head.weight": 2.0 * model.arrays["head.weight"]})
+    doubled = model.but(**{name: 2.0 * x for name, x in model.arrays.items() if name.startswith("head.")})
     subject.close(doubled.forward(ids), 2.0 * model.forward(ids), "logits of twice the head")
     present = np.isin(np.arange(model.vocab_size), ids)[:, None]
     others = np.where(present, model.arrays["embed.weight"], 5.0)
@@ -219,12 +189,10 @@ def an_untied_head_is_its_own(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Grouped key/value heads are heads of their own that are equal: repeating each gives the same model with "
-    "as many as query heads.",
-    of="model",
+    "A model with grouped key/value heads equals the one in which each is repeated for every query head of "
+    "its group.",
     region="heads",
     source="Ainslie et al., 2023, section 2.1",
-    needs="params",
 )
 def grouped_heads_equal_repeated_ones(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)
@@ -242,25 +210,21 @@ def grouped_heads_equal_repeated_ones(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "The final norm's weight is the last thing before the head: twice it (and its bias) is twice the logits.",
-    of="model",
+    "Doubling the final norm's weight and bias doubles the logits of a head without bias.",
     region="norm",
     source="Zhang & Sennrich, 2019; Ba et al., 2016",
-    needs="params",
 )
 def the_final_norm_scales_the_logits(subject: Any, draw: Draw) -> None:
-    model = subject.model(draw)
+    model = subject.model(draw, head_bias=False)
     ids = model.ids(draw)
     changes = {name: 2.0 * x for name, x in model.arrays.items() if name.startswith("final_norm.")}
     subject.close(model.but(**changes).forward(ids), 2.0 * model.forward(ids), "logits of twice the weight")
 
 
 @law(
-    "A bias that is zero is no bias, and one that is absent is not added.",
-    of="model",
+    "A bias of zeros is the same as no bias.",
     region="linear",
     source="tinyxp's own contract: what the parameters hold decides",
-    needs="params",
 )
 def zero_biases_are_none(subject: Any, draw: Draw) -> None:
     model = subject.model(draw, attn_bias=True, attn_out_bias=True, mlp_bias=True)
@@ -277,14 +241,12 @@ def zero_biases_are_none(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Adding a constant to every key's bias, head by head, moves no logit: the softmax drops it.",
-    of="model",
+    "Adding a constant to the key biases changes no logit, because softmax ignores a constant.",
     region="softmax",
     source="Vaswani et al., 2017, section 3.2.1: softmax(x + c) = softmax(x)",
-    needs="params",
 )
 def key_biases_cancel(subject: Any, draw: Draw) -> None:
-    """Only with learned positions: rotary ones turn a bias by its position."""
+    # Only with learned positions: rotary ones rotate a bias by its position.
     model = subject.model(draw, position="learned", attn_bias=True, rope_scaling=None)
     ids = model.ids(draw)
     changes = {name: x + 1.0 for name, x in model.arrays.items() if name.endswith("attn.k.bias")}

@@ -1,4 +1,4 @@
-"""Laws of generation: each new id is what the forward pass says of all before it, however it is computed."""
+"""Laws of generation: each new id follows from the forward pass over everything before it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from tinyxp.config import GPT2, Config
-from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.padding import padded
+from tinyxp.registry import backend
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.laws.padding import draw_padded
 from tinyxp.testing.strategies import random_arrays, seeds
-from tinyxp.testing.subject import ROUNDING
-from tinyxp.testing.subjects import subject as subject_of
+from tinyxp.testing.subjects.backends import build_decoder
+from tinyxp.testing.subjects.base import ROUNDING
 
 OWN = "tinyxp's own contract: generate"
 Rows = Sequence[Sequence[int]]
@@ -34,21 +36,23 @@ FEW = (
         d_ff=4,
     ),
 )
-"""A rotary and a learned one: a compiled generation costs two compilations for each."""
+"""One with rotary and one with learned positions: a compiled generation costs two compilations for each."""
+
+law = laws_of("model", "generation", OWN, "generate params")
 
 
 @cache
 def numpy_subject() -> Any:
-    return subject_of("numpy")
+    return build_decoder(backend(np), name="reference", recipe="")
 
 
-def referee(model: Any) -> Any:
-    """The same weights in float64 on NumPy, in tinyxp as it is."""
+def on_numpy(model: Any) -> Any:
+    """Return the model of these weights in float64 on NumPy, computed by tinyxp itself."""
     return numpy_subject().build(model.config, model.arrays)
 
 
-def drawn_model(subject: Any, draw: Draw, **fixed: Any) -> Any:
-    """``subject.model``; where each shape is dear, one of ``FEW`` whose fields are those of ``fixed``."""
+def draw_model(subject: Any, draw: Draw, **fixed: Any) -> Any:
+    """Draw ``subject.model``, or one of ``FEW`` with the fields of ``fixed`` if pooled."""
     if not subject.pooled:
         return subject.model(draw, **fixed)
     plain = {name: x for name, x in fixed.items() if not isinstance(x, tuple)}
@@ -57,27 +61,27 @@ def drawn_model(subject: Any, draw: Draw, **fixed: Any) -> Any:
     return subject.build(config, random_arrays(config, draw("seed", seeds())))
 
 
-def settings(draw: Draw, n: int) -> dict[str, Any]:
-    """Drawn settings of a generation that draws its ids, with a seed."""
-    drawn = {
+def draw_settings(draw: Draw, n: int) -> dict[str, Any]:
+    """Draw the settings of a sampled generation, with a seed."""
+    options = {
         "temperature": draw("temperature", st.sampled_from([1.0, 0.5, 2.0, 10.0])),
         "top_k": draw("top_k", st.none() | st.integers(1, n + 1)),
         "top_p": draw("top_p", st.none() | st.sampled_from([0.9, 0.5, 1.0])),
         "seed": draw("seed of draws", st.integers(0, 2**32)),
     }
-    return {name: x for name, x in drawn.items() if x is not None}
+    return {name: x for name, x in options.items() if x is not None}
 
 
-def limits(draw: Draw, n: int) -> dict[str, Any]:
-    """A drawn vocab_size, or none."""
+def draw_limits(draw: Draw, n: int) -> dict[str, Any]:
+    """Draw a vocab_size, or none."""
     size = draw("vocab_size", st.none() | st.integers(1, n + 2))
     return {} if size is None else {"vocab_size": size}
 
 
 def scores(model: Any, prompt: Sequence[int], new: Sequence[int], window: int | None = None) -> np.ndarray:
-    """The referee's logits (m, n) before each new id of a row, from all before it or the last ``window``."""
+    """Return NumPy's logits (m, n) for each new id of a row, given all before it or the last ``window``."""
     whole = [*prompt, *new]
-    theirs = referee(model)
+    theirs = on_numpy(model)
     if window is None or len(whole) - 1 <= window:
         return np.asarray(theirs.forward([whole[:-1]])[0, len(prompt) - 1 :])
     ends = range(len(prompt), len(whole))
@@ -85,7 +89,7 @@ def scores(model: Any, prompt: Sequence[int], new: Sequence[int], window: int | 
 
 
 def check_greedy(subject: Any, model: Any, prompts: Rows, new: np.ndarray, **more: Any) -> None:
-    """Raises AssertionError unless each new id has the largest logit, but for rounding."""
+    """Raise AssertionError unless each new id has the largest logit, up to rounding."""
     size, window = more.get("vocab_size", model.vocab_size), more.get("window")
     for r, (prompt, row) in enumerate(zip(prompts, new.tolist(), strict=True)):
         if row:
@@ -94,8 +98,8 @@ def check_greedy(subject: Any, model: Any, prompts: Rows, new: np.ndarray, **mor
             subject.close(chosen, before.max(axis=-1), f"logits of the ids {row} that row {r} goes on with")
 
 
-def decided(subject: Any, model: Any, prompts: Rows, new: np.ndarray) -> None:
-    """Rejects an example whose greedy ids are decided by rounding."""
+def assume_decided(subject: Any, model: Any, prompts: Rows, new: np.ndarray) -> None:
+    """Reject an example whose greedy ids are decided by rounding."""
     for prompt, row in zip(prompts, new.tolist(), strict=True):
         if row and model.vocab_size > 1:
             best = np.sort(scores(model, prompt, row), axis=-1)
@@ -103,19 +107,13 @@ def decided(subject: Any, model: Any, prompts: Rows, new: np.ndarray) -> None:
             assume((best[:, -1] - best[:, -2]).min() > ROUNDING[subject.dtype] * scale)
 
 
-@law(
-    "Greedy generation goes on with the argmax of the forward pass over all before it, each time.",
-    of="model",
-    region="generation",
-    source=OWN,
-    needs="generate params",
-)
+@law("Each greedy id is the argmax of the forward pass over everything before it.")
 def greedy_is_forward_again_and_again(subject: Any, draw: Draw) -> None:
-    model = drawn_model(subject, draw, max_seq_len=(3, 16))
+    model = draw_model(subject, draw, max_seq_len=(3, 16))
     ids = model.ids(draw)
     room = model.max_seq_len - ids.shape[1] + 1 if model.config.position == "learned" else 7
     count = draw("count", st.integers(0, min(room, 7)))
-    more = limits(draw, model.vocab_size)
+    more = draw_limits(draw, model.vocab_size)
     plain: list[dict[str, Any]] = [{}, {"temperature": 0}, {"temperature": 0.0, "top_k": 3, "seed": 1}]
     new = model.generate(ids, count, **more, **draw("settings", st.sampled_from(plain)))
     subject.equal(new.shape, (len(ids), count), "shape")
@@ -123,71 +121,53 @@ def greedy_is_forward_again_and_again(subject: Any, draw: Draw) -> None:
     check_greedy(subject, model, ids.tolist(), new, **more)
 
 
-@law(
-    "cache=False gives the ids of cache=True.",
-    of="model",
-    region="generation",
-    source=OWN,
-    needs="generate params",
-    examples=15,
-)
+@law("cache=False gives the ids of cache=True.", examples=15)
 def generation_without_a_cache(subject: Any, draw: Draw) -> None:
-    model = drawn_model(subject, draw)
-    ids, mask = padded(subject, draw, model)
+    model = draw_model(subject, draw)
+    ids, mask = draw_padded(subject, draw, model)
     prompts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
     new = model.generate(ids, 5, mask=mask)
-    decided(subject, model, prompts, new)
+    assume_decided(subject, model, prompts, new)
     subject.equal(model.generate(ids, 5, mask=mask, cache=False), new, "ids without a cache")
 
 
-@law(
-    "A row of a batch, with padding on the left, on the right or on both sides, goes on as it does alone.",
-    of="model",
-    region="generation",
-    source=OWN,
-    needs="generate params",
-    examples=15,
-)
+@law("A row of a batch, padded on either side or on both, continues as it does alone.", examples=15)
 def padded_rows_go_on_as_alone(subject: Any, draw: Draw) -> None:
-    model = drawn_model(subject, draw)
-    ids, mask = padded(subject, draw, model)
+    model = draw_model(subject, draw)
+    ids, mask = draw_padded(subject, draw, model)
     prompts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
     new = model.generate(ids, 5, mask=mask)
     check_greedy(subject, model, prompts, new)
-    decided(subject, model, prompts, new)
-    solo = referee(model) if subject.pooled else model  # one row is another shape
+    assume_decided(subject, model, prompts, new)
+    solo = on_numpy(model) if subject.pooled else model  # one row is another shape
     for r, prompt in enumerate(prompts):
         subject.equal(new[r], solo.generate([prompt], 5)[0], f"ids of row {r}, beside the same row alone")
 
 
 @law(
-    "With a seed each id is the inverse of the cumulative distribution that the settings make of the "
-    "forward pass, at the next uniform of default_rng([seed, row]), on every library and in every batch.",
-    of="model",
-    region="generation",
-    source=OWN,
-    needs="generate params",
+    "With a seed each id inverts the cumulative distribution of the forward pass at the next uniform of "
+    "default_rng([seed, row]), on every library and in every batch."
 )
 def a_seed_means_the_same_everywhere(subject: Any, draw: Draw) -> None:
-    model = drawn_model(subject, draw)
-    ids, mask = padded(subject, draw, model)
-    drawn, more = settings(draw, model.vocab_size), limits(draw, model.vocab_size)
+    model = draw_model(subject, draw)
+    ids, mask = draw_padded(subject, draw, model)
+    options, more = draw_settings(draw, model.vocab_size), draw_limits(draw, model.vocab_size)
     cached = draw("cache", st.booleans())
-    new = model.generate(ids, 5, mask=mask, cache=cached, **drawn, **more)
+    new = model.generate(ids, 5, mask=mask, cache=cached, **options, **more)
     prompts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
-    check_drawn(subject, model, prompts, new, drawn, **more)
+    check_drawn(subject, model, prompts, new, options, **more)
 
 
 def check_drawn(
-    subject: Any, model: Any, prompts: Rows, new: np.ndarray, drawn: dict[str, Any], **more: Any
+    subject: Any, model: Any, prompts: Rows, new: np.ndarray, options: dict[str, Any], **more: Any
 ) -> None:
-    """Raises AssertionError unless each id is where its uniform lies in the cumulative distribution."""
+    """Raise AssertionError unless each id inverts the cumulative distribution at its uniform."""
     slack, size = ROUNDING[subject.dtype], more.get("vocab_size", model.vocab_size)
     for r, (prompt, row) in enumerate(zip(prompts, new.tolist(), strict=True)):
-        uniforms = np.random.default_rng([drawn["seed"], r]).random(len(row))
+        uniforms = np.random.default_rng([options["seed"], r]).random(len(row))
         before = scores(model, prompt, row)[:, :size].tolist()
         for step, (s, u, found) in enumerate(zip(before, uniforms, row, strict=True)):
-            p = distribution(s, slack, drawn)
+            p = distribution(s, slack, options)
             low, high = sum(p[:found]), sum(p[: found + 1])
             if found >= len(p) or p[found] == 0.0 or not low - slack <= u <= high + slack:
                 raise AssertionError(
@@ -196,15 +176,15 @@ def check_drawn(
                 )
 
 
-def distribution(logits: list[float], rounding: float, drawn: dict[str, Any]) -> list[float]:
-    """Temperature, top_k and top_p in plain Python. Rejects what rounding decides."""
+def distribution(logits: list[float], rounding: float, options: dict[str, Any]) -> list[float]:
+    """Apply temperature, top_k and top_p in plain Python. Reject examples that rounding decides."""
     top = max(logits)
-    masses = [math.exp((x - top) / drawn["temperature"]) for x in logits]
+    masses = [math.exp((x - top) / options["temperature"]) for x in logits]
     order = sorted(range(len(masses)), key=lambda i: (-masses[i], i))
-    kept = order[: drawn.get("top_k")]
+    kept = order[: options.get("top_k")]
     if kept != order:
         assume(masses[kept[-1]] - masses[order[len(kept)]] > rounding)
-    top_p = drawn.get("top_p", 1.0)
+    top_p = options.get("top_p", 1.0)
     if top_p < 1.0:
         total, mass = sum(masses[i] for i in kept), 0.0
         nucleus: list[int] = []
@@ -220,23 +200,19 @@ def distribution(logits: list[float], rounding: float, drawn: dict[str, Any]) ->
 
 
 @law(
-    "A row ends with the first of the eos that it says, and pad follows; the whole ends with the last row, "
-    "and no row notices that another has ended.",
-    of="model",
-    region="generation",
-    source=OWN,
-    needs="generate params",
+    "A row ends with its first eos, and pad follows; generation ends with the last row, and no row is "
+    "affected by the end of another.",
     examples=15,
 )
 def rows_end_one_by_one(subject: Any, draw: Draw) -> None:
-    model = drawn_model(subject, draw)
+    model = draw_model(subject, draw)
     ids = model.ids(draw)
-    drawn = settings(draw, model.vocab_size) | {
+    options = draw_settings(draw, model.vocab_size) | {
         "temperature": draw("heat", st.sampled_from([0.0, 1.0, 10.0]))
     }
-    free = model.generate(ids, 6, **drawn)
-    said = st.sampled_from(sorted({int(i) for i in free.flat}))
-    eos = draw("eos", said | st.lists(said | st.integers(0, model.vocab_size - 1), max_size=3))
+    free = model.generate(ids, 6, **options)
+    spoken = st.sampled_from(sorted({int(i) for i in free.flat}))
+    eos = draw("eos", spoken | st.lists(spoken | st.integers(0, model.vocab_size - 1), max_size=3))
     pad = draw("pad", st.integers(-1, model.vocab_size))
     ends = [eos] if isinstance(eos, int) else eos
     rows = []
@@ -245,6 +221,6 @@ def rows_end_one_by_one(subject: Any, draw: Draw) -> None:
         rows.append(row[: last + 1])
     width = max(map(len, rows))
     expected = [row + [pad] * (width - len(row)) for row in rows]
-    subject.equal(model.generate(ids, 6, eos=eos, pad=pad, **drawn), expected, f"ids that end with {eos}")
+    subject.equal(model.generate(ids, 6, eos=eos, pad=pad, **options), expected, f"ids that end with {eos}")
     filled = [row + [0] * (width - len(row)) for row in rows]
-    subject.equal(model.generate(ids, 6, eos=eos, **drawn), filled, f"ids that end with {eos}, then 0")
+    subject.equal(model.generate(ids, 6, eos=eos, **options), filled, f"ids that end with {eos}, then 0")

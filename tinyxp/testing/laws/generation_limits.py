@@ -1,4 +1,4 @@
-"""Laws of generation: streaming, where positions end, long texts, and what is refused."""
+"""Laws of generation: streaming, the end of positions, long texts, and rejected arguments."""
 
 from __future__ import annotations
 
@@ -9,30 +9,34 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.drawing import refuses
-from tinyxp.testing.laws.generation import FEW, OWN, check_drawn, check_greedy, drawn_model, limits, settings
-from tinyxp.testing.laws.padding import padded
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.laws.drawing import check_rejects
+from tinyxp.testing.laws.generation import (
+    FEW,
+    OWN,
+    check_drawn,
+    check_greedy,
+    draw_limits,
+    draw_model,
+    draw_settings,
+)
+from tinyxp.testing.laws.padding import draw_padded
 from tinyxp.testing.strategies import random_arrays, seeds
 
+law = laws_of("model", "generation", OWN, "generate params")
 
-@law(
-    "Streaming yields the columns of generate, one a step.",
-    of="model",
-    region="generation",
-    source=OWN,
-    needs="generate params",
-    examples=15,
-)
+
+@law("Streaming yields the columns of generate, one for each step.", examples=15)
 def stream_yields_what_generate_returns(subject: Any, draw: Draw) -> None:
-    model = drawn_model(subject, draw)
-    ids, mask = padded(subject, draw, model)
+    model = draw_model(subject, draw)
+    ids, mask = draw_padded(subject, draw, model)
     n = model.vocab_size
     chosen: dict[str, Any] = {"mask": mask}
     if draw("sampled", st.booleans()):
-        chosen |= settings(draw, n)
+        chosen |= draw_settings(draw, n)
     if draw("limited", st.booleans()):
-        chosen |= limits(draw, n) | {
+        chosen |= draw_limits(draw, n) | {
             "pad": draw("pad", st.integers(0, 3)),
             "cache": draw("cache", st.booleans()),
         }
@@ -45,22 +49,15 @@ def stream_yields_what_generate_returns(subject: Any, draw: Draw) -> None:
 
 
 def compare(subject: Any, model: Any, ids: Any, expected: np.ndarray, chosen: dict[str, Any]) -> None:
-    """Streams with these settings, and compares with ids (b, m)."""
+    """Stream with these settings, and compare with ids (b, m)."""
     stream = subject.modules.generation.stream(model.params, ids, 5, **chosen)
     steps = [np.asarray(subject.host(step)) for step in stream]
     subject.equal(np.stack(steps, axis=1), expected, "ids streamed, side by side")
 
 
-@law(
-    "Without a seed a generation that draws its ids never says the same twice.",
-    of="model",
-    region="generation",
-    source=OWN,
-    needs="generate params",
-    examples=2,
-)
+@law("Without a seed, sampled generations differ every time.", examples=2)
 def no_seed_says_another_thing(subject: Any, draw: Draw) -> None:
-    model = drawn_model(subject, draw, position="rope", vocab_size=(6, 12))
+    model = draw_model(subject, draw, position="rope", vocab_size=(6, 12))
     ids = [[0] * 5] * 2
     texts = [model.generate(ids, 12, temperature=1e9).tolist() for _ in range(2)]
     for _ in range(2):
@@ -70,17 +67,13 @@ def no_seed_says_another_thing(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Learned positions end at max_seq_len: the last new id needs none, and one more is refused, with the "
+    "Learned positions end at max_seq_len: the last new id needs none, and one more is rejected, with the "
     "numbers, before anything is computed. Padding does not count.",
-    of="model",
-    region="generation",
-    source=OWN,
-    needs="generate params",
     examples=15,
 )
 def learned_positions_end(subject: Any, draw: Draw) -> None:
-    model = drawn_model(subject, draw, position="learned", rope_scaling=None)
-    ids, mask = padded(subject, draw, model)
+    model = draw_model(subject, draw, position="learned", rope_scaling=None)
+    ids, mask = draw_padded(subject, draw, model)
     end = model.max_seq_len
     count = end - int(mask.sum(axis=1).max()) + 1
     cached = draw("cache", st.booleans())
@@ -90,24 +83,17 @@ def learned_positions_end(subject: Any, draw: Draw) -> None:
     check_greedy(subject, model, prompts, new)
     unusable = model.but(**{"embed.weight": np.full((model.vocab_size, model.config.d_model), np.nan)})
     message = f"{end + 1} > {end}, the max_seq_len"
-    refuses(message, unusable.generate, ids, count + 1, mask=mask, cache=cached)
+    check_rejects(message, unusable.generate, ids, count + 1, mask=mask, cache=cached)
 
 
-@law(
-    'overflow="slide" goes on with the last max_seq_len ids, their positions from 0.',
-    of="model",
-    region="generation",
-    source=OWN,
-    needs="generate params",
-    examples=15,
-)
+@law('overflow="slide" continues from the last max_seq_len ids, with positions from 0.', examples=15)
 def sliding_sees_the_last_ids(subject: Any, draw: Draw) -> None:
     if subject.pooled:
-        model, longest = drawn_model(subject, draw, position="learned"), 5
+        model, longest = draw_model(subject, draw, position="learned"), 5
     else:
-        model, longest = drawn_model(subject, draw, max_seq_len=(1, 8)), 10
+        model, longest = draw_model(subject, draw, max_seq_len=(1, 8)), 10
     limit = SimpleNamespace(vocab_size=model.vocab_size, max_seq_len=longest)
-    ids, mask = padded(subject, draw, limit)
+    ids, mask = draw_padded(subject, draw, limit)
     cached = draw("cache", st.booleans())
     new = model.generate(ids, 9, mask=mask, overflow="slide", cache=cached)
     prompts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
@@ -115,18 +101,17 @@ def sliding_sees_the_last_ids(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Logits that are not finite raise an error that names the first such row and its step; a row that has "
-    "ended may have any.",
-    of="model",
-    region="generation",
+    "Logits that are not finite raise an error naming the first such row and its step; a row that has ended "
+    "may have any.",
     source="jax.random.categorical answers 0 to NaN",
-    needs="generate params",
     examples=15,
 )
 def logits_that_are_not_finite_are_refused(subject: Any, draw: Draw) -> None:
-    model = drawn_model(subject, draw, tie_embeddings=False, vocab_size=(4, 12))
+    model = draw_model(subject, draw, tie_embeddings=False, vocab_size=(4, 12))
     ids = model.ids(draw) % 2
-    drawn = settings(draw, model.vocab_size) | {"temperature": draw("heat", st.sampled_from([0.0, 10.0]))}
+    drawn = draw_settings(draw, model.vocab_size) | {
+        "temperature": draw("heat", st.sampled_from([0.0, 10.0]))
+    }
     free = model.generate(ids, 4, **drawn)
     unseen = sorted({int(i) for i in free[:, :3].flat} - {0, 1})
     assume(unseen)
@@ -136,7 +121,7 @@ def logits_that_are_not_finite_are_refused(subject: Any, draw: Draw) -> None:
     broken = model.but(**{"embed.weight": table})
     head = np.array(model.arrays["head.weight"])
     head[bad, 0] = np.nan
-    refuses("row 0 are not finite at step 0", model.but(**{"head.weight": head}).generate, ids, 4)
+    check_rejects("row 0 are not finite at step 0", model.but(**{"head.weight": head}).generate, ids, 4)
     step = int(np.flatnonzero((free == bad).any(axis=0))[0])
     row = int(np.flatnonzero(free[:, step] == bad)[0])
     cached = draw("cache", st.booleans())
@@ -144,23 +129,20 @@ def logits_that_are_not_finite_are_refused(subject: Any, draw: Draw) -> None:
         until = broken.generate(ids, step + 1, cache=cached, **drawn)
         subject.equal(until, free[:, : step + 1], "ids until then")
         message = f"row {row} are not finite at step {step + 1}"
-        refuses(message, broken.generate, ids, 4, cache=cached, **drawn)
+        check_rejects(message, broken.generate, ids, 4, cache=cached, **drawn)
         ended = broken.generate(ids, 4, cache=cached, eos=bad, pad=bad, **drawn)
     subject.equal(ended, model.generate(ids, 4, eos=bad, pad=bad, **drawn), f"ids that end with {bad}")
 
 
 @law(
-    "A prompt of any length is read whole, wherever its rows end, and a text of any length goes on.",
-    of="model",
-    region="generation",
+    "A prompt of any length is read whole, wherever its rows end, and a text of any length continues.",
     source="prompts are fed in pieces, and caches grow",
-    needs="generate params",
     examples=1,
 )
 def long_prompts_and_long_texts(subject: Any, draw: Draw) -> None:
     config = FEW[0]
     model = subject.build(config, random_arrays(config, draw("seed", seeds())))
-    width, count = subject.modules.decoding.CHUNK + 20, subject.modules.generation.AHEAD + 6
+    width, count = subject.modules.decoding.CHUNK + 20, subject.modules.generation.ROOM + 6
     columns = np.arange(width)
     mask = np.stack([columns < width, columns < 30, columns >= width - 10, columns % 3 > 0] * 3)
     ids = np.random.default_rng(draw("seed of ids", seeds())).integers(0, config.vocab_size, mask.shape)
@@ -189,15 +171,11 @@ REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"ids": [[3, -1], [0, 0]]}, "ids holds -1"),
     ({"ids": [3, 1]}, "ids has shape (2,)"),
 )
-"""Arguments -> what the error says, for a vocabulary of 7."""
+"""Arguments -> the message of the error, for a vocabulary of 7."""
 
 
 @law(
-    "An argument outside its limits raises ValueError naming it and its value, streamed or not.",
-    of="model",
-    region="generation",
-    source=OWN,
-    needs="generate params",
+    "An argument outside its limits raises ValueError naming it and its value, in generate and in stream.",
     examples=1,
 )
 def bad_arguments_of_generate_are_named(subject: Any, draw: Draw) -> None:
@@ -205,4 +183,4 @@ def bad_arguments_of_generate_are_named(subject: Any, draw: Draw) -> None:
     for change, message in REFUSED:
         arguments = {"ids": [[3, 1], [0, 2]], "max_new_tokens": 3} | change
         for call in (subject.modules.generation.generate, subject.modules.generation.stream):
-            refuses(message, call, model.params, **arguments)
+            check_rejects(message, call, model.params, **arguments)

@@ -1,4 +1,4 @@
-"""Laws of the loss of a whole model, of its gradients, and of both at initialisation."""
+"""Laws of the loss of a whole model, its gradients, and its initialisation."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tinyxp.config import GPT2, Config
-from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.padding import padded
+from tinyxp.registry import Backend
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.laws.padding import draw_padded
+from tinyxp.testing.references import other_differentiating
 from tinyxp.testing.strategies import random_arrays, seeds
+from tinyxp.testing.subjects.backends import build_decoder
 
 RADFORD = "Radford et al., 2019, section 2.3"
 
+law = laws_of("training", "gradients", RADFORD, "params")
 
-def drawn_targets(draw: Draw, model: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Targets (b, t), some of them -100, one at least not."""
+
+def draw_targets(draw: Draw, model: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Draw targets (b, t), some of them -100, at least one not."""
     one = st.integers(0, model.vocab_size - 1)
     rows = st.lists(
         st.lists(st.just(-100) | one, min_size=shape[1], max_size=shape[1]),
@@ -33,15 +39,14 @@ def drawn_targets(draw: Draw, model: Any, shape: tuple[int, ...]) -> np.ndarray:
 @law(
     "The loss is the mean of -log softmax(logits)[target] over the targets that are not -100; nothing is "
     "shifted.",
-    of="training",
     region="loss",
     source="Bengio et al., 2003; PyTorch's ignore_index",
     needs="params mask",
 )
 def loss_is_cross_entropy(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)
-    ids, mask = padded(subject, draw, model)
-    targets = drawn_targets(draw, model, ids.shape)
+    ids, mask = draw_padded(subject, draw, model)
+    targets = draw_targets(draw, model, ids.shape)
     logits = model.forward(ids, mask=mask).astype(np.float64)
     losses = [
         math.log(math.fsum(math.exp(x - row.max()) for x in row)) + float(row.max() - row[target])
@@ -52,28 +57,25 @@ def loss_is_cross_entropy(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "The loss is at least 0 and at most ln V plus the range of the logits; of equal logits it is ln V.",
-    of="training",
+    "The loss is at least 0 and at most ln V plus the range of the logits; for equal logits it is ln V.",
     region="loss",
     source="Shannon, 1948",
-    needs="params",
 )
 def loss_bounds(subject: Any, draw: Draw) -> None:
     model = subject.model(draw, tie_embeddings=False)
     ids = model.ids(draw)
-    targets = drawn_targets(draw, model, ids.shape)
+    targets = draw_targets(draw, model, ids.shape)
     loss, logits = model.loss(ids, targets), model.forward(ids)
     most = math.log(model.vocab_size) + float(logits.max() - logits.min())
     if not -1e-12 <= loss <= most + 1e-12:
         raise AssertionError(f"loss is {loss}, beyond 0 and {most}")
-    uniform = model.but(**{"head.weight": 0.0 * model.arrays["head.weight"]}).loss(ids, targets)
+    zeros = {name: 0.0 * x for name, x in model.arrays.items() if name.startswith("head.")}
+    uniform = model.but(**zeros).loss(ids, targets)
     subject.close(uniform, math.log(model.vocab_size), "loss of equal logits")
 
 
 @law(
-    "Without a single target the loss is 0, and so is every gradient; neither is NaN.",
-    of="training",
-    region="gradients",
+    "Without any target the loss and every gradient are 0, not NaN.",
     source="a micro-batch of padding alone must add nothing",
     needs="params gradients",
 )
@@ -88,15 +90,13 @@ def no_targets_no_gradient(subject: Any, draw: Draw) -> None:
 
 @law(
     "The gradient along any direction is the loss's central difference along it.",
-    of="training",
-    region="gradients",
     source="Taylor's theorem",
     needs="params gradients",
 )
 def gradients_are_differences(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)
     ids = model.ids(draw)
-    targets = drawn_targets(draw, model, ids.shape)
+    targets = draw_targets(draw, model, ids.shape)
     name = draw("parameter", st.sampled_from(sorted(model.arrays)))
     rng = np.random.default_rng(draw("direction", seeds()))
     way = rng.normal(size=model.arrays[name].shape)
@@ -105,15 +105,13 @@ def gradients_are_differences(subject: Any, draw: Draw) -> None:
         model.but(**{name: model.arrays[name] + sign * step * way}).loss(ids, targets) for sign in (1.0, -1.0)
     )
     found = float(np.sum(model.gradients(ids, targets)[name] * way))
-    # The error of a central difference: step^2 times the third derivative, and rounding over the step.
+    # The error of a central difference: step^2 times the third derivative, plus rounding over the step.
     within = 1e-5 if subject.dtype == "float64" else 0.3
     subject.close(found, (ahead - behind) / (2.0 * step), f"slope along {name}", within=within)
 
 
 @law(
-    "Untied, only the embeddings of tokens in the input have a gradient; tied, all have one.",
-    of="training",
-    region="gradients",
+    "In an untied model only embeddings of tokens in the input have a gradient; in a tied one all have.",
     source="Press & Wolf, 2016, section 3.2",
     needs="params gradients",
 )
@@ -133,20 +131,18 @@ def embedding_gradients(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Two libraries that differentiate give the same gradients.",
-    of="training",
-    region="gradients",
+    "Two libraries compute the same gradients.",
     source="the chain rule",
-    needs="params gradients torch jax mask",
+    needs="params gradients other-gradients mask",
     is_reference=True,
 )
 def gradients_agree(subject: Any, draw: Draw) -> None:
-    other = differentiating("jax" if subject.backend.name == "torch" else "torch", subject.dtype)
+    other = other_subject(subject.backend, subject.dtype)
     shapes = other if other.pooled else subject
     config = draw("config", shapes.configs())
     model = subject.build(config, random_arrays(config, draw("seed", seeds())))
-    ids, mask = padded(shapes, draw, model)
-    targets = np.where(mask, drawn_targets(draw, model, ids.shape), -100)
+    ids, mask = draw_padded(shapes, draw, model)
+    targets = np.where(mask, draw_targets(draw, model, ids.shape), -100)
     with other.active():
         expected = other.build(model.config, model.arrays).gradients(ids, targets, mask=mask)
     for name, x in model.gradients(ids, targets, mask=mask).items():
@@ -154,11 +150,11 @@ def gradients_agree(subject: Any, draw: Draw) -> None:
 
 
 @functools.cache
-def differentiating(name: str, dtype: str) -> Any:
-    """The subject to compare gradients with, once, so that it compiles each shape once."""
-    from tinyxp.testing.subjects import subject
-
-    return subject(name, dtype=dtype)
+def other_subject(backend: Backend, dtype: str) -> Any:
+    """Return the one subject to compare gradients with, so that it compiles each shape once."""
+    other = other_differentiating(backend)
+    assert other is not None
+    return build_decoder(other, name=other.name, recipe="", dtype=dtype)
 
 
 # Initialisation
@@ -174,18 +170,16 @@ WIDE: dict[str, Any] = {
 
 
 def initial(subject: Any, config: Config, seed: int) -> Any:
-    """The model that init makes, as the subject holds it."""
-    made = subject.modules.params.init(config, seed=seed, xp=subject.backend.xp, dtype=subject.dtype)
+    """Return the model of init's parameters."""
+    made = subject.modules.initialization.init(config, seed=seed, xp=subject.backend.xp, dtype=subject.dtype)
     return subject.build(config, {name: subject.host(x) for name, x in made.items()})
 
 
 @law(
-    "At initialisation the loss over all targets is ln V + s^2/2, where s = 0.02 sqrt(d) is what the logits "
-    "deviate by.",
-    of="training",
+    "At initialisation the loss over all targets is ln V + s^2/2, where s = 0.02 sqrt(d) is the standard "
+    "deviation of the logits.",
     region="initialisation",
     source="E[log sum exp] of V normal logits; " + RADFORD,
-    needs="params",
     examples=2,
 )
 def loss_at_initialisation(subject: Any, draw: Draw) -> None:
@@ -193,19 +187,16 @@ def loss_at_initialisation(subject: Any, draw: Draw) -> None:
     model = initial(subject, config, draw("seed", seeds()))
     ids = np.random.default_rng(0).integers(0, config.vocab_size, (1, 8))
     logits = model.forward(ids).astype(np.float64)
-    losses = np.log(np.exp(logits).mean(-1)) - logits.mean(-1)  # the mean over all targets, less ln V
+    losses = np.log(np.exp(logits).mean(-1)) - logits.mean(-1)  # the mean over all targets, minus ln V
     expected = (0.02**2 * config.d_model) / 2.0
-    # The variance of 2,048 normal numbers is known to 3 %; six times that is missed once in a billion.
+    # The variance of 2,048 normal numbers is known to 3 %; six times that, once in a billion.
     subject.close(losses.mean() / expected, 1.0, "(loss - ln V) / (s^2/2)", within=0.19)
 
 
 @law(
-    "At initialisation matrices have standard deviation 0.02, the two that write into the residual stream "
-    "0.02 / sqrt(2 L); norm weights are 1, biases 0.",
-    of="training",
+    "At initialisation matrices have standard deviation 0.02, or 0.02 / sqrt(2 L) for the two that write "
+    "into the residual stream; norm weights are 1, biases 0.",
     region="initialisation",
-    source=RADFORD,
-    needs="params",
     examples=3,
 )
 def initial_values(subject: Any, draw: Draw) -> None:
@@ -225,9 +216,7 @@ def initial_values(subject: Any, draw: Draw) -> None:
 
 @law(
     "At initialisation what the blocks add to the residual stream does not grow with their number.",
-    of="training",
     region="initialisation",
-    source=RADFORD,
     needs="params trace",
     examples=1,
 )
@@ -244,11 +233,9 @@ def initial_stream_keeps_its_size(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "A seed gives the same parameters on every backend, and another seed others.",
-    of="training",
+    "A seed gives the same parameters on every backend, and another seed gives others.",
     region="initialisation",
     source="tinyxp's own contract: init",
-    needs="params",
     examples=10,
 )
 def initial_values_are_the_same_everywhere(subject: Any, draw: Draw) -> None:

@@ -1,4 +1,4 @@
-"""Laws of padding: a mask makes a padded row the row itself, wherever its padding stands."""
+"""Laws of padding: with a mask, a padded row is computed as the row without its padding."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.testing.law import Draw, law
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
 from tinyxp.testing.strategies import padded_batches
-from tinyxp.testing.subject import Subject
+from tinyxp.testing.subjects.base import Subject
 
 SOURCE = "Hugging Face's attention_mask and the position_ids that its generate counts from it"
 
+law = laws_of("model", "padding", SOURCE, "mask")
 
-def padded(subject: Subject, draw: Draw, model: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Drawn ids and mask (b, t)."""
+
+def draw_padded(subject: Subject, draw: Draw, model: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Draw ids and mask (b, t)."""
     ids, mask = draw("batch", padded_batches(model, **subject.shape((1, 3), (1, 8))))
     return np.asarray(ids), np.asarray(mask)
 
 
-def alone(subject: Subject, model: Any, ids: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
-    """Each row's logits (length, n), computed without its padding.
+def logits_alone(subject: Subject, model: Any, ids: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
+    """Return each row's logits (length, n), computed without its padding.
 
-    Where a new shape is dear the row's tokens stand in front and later ones follow, which causality allows.
+    If pooled, the row's tokens are moved to the front and the padding follows, which causality allows.
     """
     found = []
     for row, real in zip(ids, mask, strict=True):
@@ -35,44 +38,26 @@ def alone(subject: Subject, model: Any, ids: np.ndarray, mask: np.ndarray) -> li
     return found
 
 
-@law(
-    "A padded row has the logits of the row alone, with padding on the left, on the right or on both sides.",
-    of="model",
-    region="padding",
-    source=SOURCE,
-    needs="mask",
-)
+@law("A padded row has the logits of the row alone, with padding on the left, on the right or on both sides.")
 def padding_invariance(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw)
-    ids, mask = padded(subject, draw, model)
+    ids, mask = draw_padded(subject, draw, model)
     logits = model.forward(ids, mask=mask)
-    for r, expected in enumerate(alone(subject, model, ids, mask)):
+    for r, expected in enumerate(logits_alone(subject, model, ids, mask)):
         subject.close(logits[r, mask[r]], expected, f"logits of row {r} without its padding")
 
 
-@law(
-    "What ids stand on padding moves nothing.",
-    of="model",
-    region="padding",
-    source=SOURCE,
-    needs="mask",
-)
+@law("Which ids are on padding changes nothing.")
 def padding_is_unseen(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw)
-    ids, mask = padded(subject, draw, model)
+    ids, mask = draw_padded(subject, draw, model)
     step = draw("step", st.integers(1, max(model.vocab_size - 1, 1)))
     others = np.where(mask, ids, (ids + step) % model.vocab_size)
     found, expected = model.forward(others, mask=mask), model.forward(ids, mask=mask)
     subject.close(found[mask], expected[mask], "logits of real tokens")
 
 
-@law(
-    "A mask of ones is no mask.",
-    of="model",
-    region="padding",
-    source=SOURCE,
-    needs="mask",
-)
+@law("A mask of ones is the same as no mask.")
 def a_full_mask_is_none(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw)
     ids = model.ids(draw)
@@ -80,15 +65,13 @@ def a_full_mask_is_none(subject: Subject, draw: Draw) -> None:
 
 
 @law(
-    "Rows that are all padding, and the padding of others, give finite numbers: none is NaN.",
-    of="model",
-    region="padding",
+    "Rows of padding only, and the padding of other rows, have finite logits: none is NaN.",
     source="a softmax over nothing is 0/0 unless it is made 0",
     needs="mask params",
 )
 def padding_is_finite(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw)
-    ids, mask = padded(subject, draw, model)
+    ids, mask = draw_padded(subject, draw, model)
     mask[0] = False
     subject.equal(
         np.isfinite(model.forward(ids, mask=mask)), np.ones((*ids.shape, model.vocab_size)), "finite"
@@ -96,16 +79,13 @@ def padding_is_finite(subject: Subject, draw: Draw) -> None:
 
 
 @law(
-    "Padding may stand anywhere in the chunks that are fed to a cache: the logits of real tokens stay.",
-    of="model",
-    region="padding",
-    source=SOURCE,
+    "Padding may be anywhere in the chunks that are fed to a cache: the logits of real tokens do not change.",
     needs="mask cache",
 )
 def padding_invariance_with_a_cache(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw)
-    ids, mask = padded(subject, draw, model)
-    expected = alone(subject, model, ids, mask)
+    ids, mask = draw_padded(subject, draw, model)
+    expected = logits_alone(subject, model, ids, mask)
     column = draw("column", subject.columns(1, ids.shape[1]))
     cache = model.new_cache(len(ids), ids.shape[1] + 1)
     first, cache = model.extend(ids[:, :column], cache, mask=mask[:, :column])

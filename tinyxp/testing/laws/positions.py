@@ -1,36 +1,34 @@
-"""Laws of positions: rotary ones tell distances only, learned ones are rows of a table."""
+"""Laws of positions: rotary ones depend on distances only, learned ones are rows of a table."""
 
 from __future__ import annotations
 
-import cmath
-import math
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from tinyxp.config import Config, RopeScaling
-from tinyxp.testing.law import Draw, law
-from tinyxp.testing.subject import Subject
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.referee import rope_frequency, rotate
+from tinyxp.testing.subjects.base import Subject
 
 ROFORMER = "Su et al., 2021, RoFormer, section 3.2"
 
+law = laws_of("model", "positions", ROFORMER, "params")
+
 
 @law(
-    "With rotary positions, moving a whole text by any distance moves no logit.",
-    of="model",
-    region="positions",
-    source=ROFORMER,
-    needs="positions rotary",
+    "With rotary positions, shifting a whole text by any distance changes no logit.", needs="positions rotary"
 )
 def shift_invariance(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw, position="rope")
     ids = model.ids(draw, columns=(2, 6))
-    # Positions that rotate have no end here; those of other models may.
+    # Rotary positions have no end here; those of other models may.
     furthest = 40 if "params" in subject.abilities else model.max_seq_len - ids.shape[1]
     shift = draw("shift", st.integers(min(1, furthest), furthest))
     columns = np.arange(ids.shape[1])[None, :]
-    # Angles of size 40 carry 40 times the rounding of angles of size 1, which float64 has to spare.
+    # Angles of size 40 have 40 times the rounding error of angles of size 1, which only float64 can afford.
     within = None if subject.dtype == "float64" else 0.01
     subject.close(
         model.forward(ids, positions=columns + shift),
@@ -40,13 +38,7 @@ def shift_invariance(subject: Subject, draw: Draw) -> None:
     )
 
 
-@law(
-    "Positions count a row's real tokens from 0.",
-    of="model",
-    region="positions",
-    source="Hugging Face's position_ids",
-    needs="positions",
-)
+@law("Positions count a row's real tokens from 0.", source="Hugging Face's position_ids", needs="positions")
 def positions_count_from_0(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw)
     ids = model.ids(draw)
@@ -57,11 +49,8 @@ def positions_count_from_0(subject: Subject, draw: Draw) -> None:
 
 
 @law(
-    "Positions matter: in a random model, tokens that change places change what follows them.",
-    of="model",
-    region="positions",
+    "Positions matter: in a random model, swapping two tokens changes the logits after them.",
     source="Vaswani et al., 2017, section 3.5: without positions attention sees a set",
-    needs="params",
 )
 def order_matters(subject: Subject, draw: Draw) -> None:
     model = subject.model(draw, n_layers=1)
@@ -70,14 +59,12 @@ def order_matters(subject: Subject, draw: Draw) -> None:
     swapped = ids.copy()
     swapped[:, [0, 1]] = ids[:, [1, 0]]
     moved = np.abs(model.forward(swapped)[:, -1] - model.forward(ids)[:, -1]).max()
-    if not moved > 1e-7:  # a hundred times rounding; drawn weights move logits by 0.01 and more
-        raise AssertionError(f"tokens 0 and 1 changed places and the last logits moved by {moved}")
+    if not moved > 1e-7:  # a hundred times rounding; these weights change logits by at least 0.01
+        raise AssertionError(f"swapping tokens 0 and 1 changed the last logits by {moved}")
 
 
 @law(
-    "A learned position is a row of its table: positions given in another order read the rows in that order.",
-    of="model",
-    region="positions",
+    "A learned position is a row of its table: explicit positions read their rows, in any order.",
     source="Radford et al., 2019; Vaswani et al., 2017, section 3.5",
     needs="params trace positions",
 )
@@ -94,10 +81,8 @@ def learned_positions_are_rows(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Rotary angles are position times theta^(-2i/hd), slowed as the config's scaling says, and turn pairs "
-    "(i, i + hd/2) of q and k and nothing else.",
-    of="model",
-    region="positions",
+    "Rotary angles are position times theta^(-2i/hd), scaled as the config says; they rotate the pairs (i, i "
+    "+ hd/2) of q and k, and nothing else.",
     source=ROFORMER + "; kaiokendev, 2023; Llama 3.1, 2024",
     needs="params trace positions",
 )
@@ -112,19 +97,16 @@ def rotary_angles(subject: Any, draw: Draw) -> None:
         for name, heads in (("q", config.n_heads), ("k", config.n_kv_heads)):
             before = points[f"blocks.{i}.attn.{name}"].reshape(*ids.shape, heads, config.head_dim)
             expected = np.stack(
-                [turned(before[:, t], int(p), config) for t, p in enumerate(positions)], axis=1
+                [rotate(before[:, t], int(p), config) for t, p in enumerate(positions)], axis=1
             )
             found = points[f"blocks.{i}.attn.{name}_rotated"].swapaxes(1, 2)
             subject.close(found, expected, f"blocks.{i}.attn.{name}_rotated (b, t, heads, hd)")
 
 
 @law(
-    "The frequency of pair i is theta^(-2i/hd), which scaling keeps where its waves are short, divides where "
-    "they are long, and blends between.",
-    of="model",
-    region="positions",
+    "The frequency of pair i is theta^(-2i/hd); scaling keeps it for short wavelengths, divides it for long "
+    "ones, and blends between.",
     source=ROFORMER + "; kaiokendev, 2023; Llama 3.1, 2024",
-    needs="params",
 )
 def rotary_frequencies(subject: Any, draw: Draw) -> None:
     low = draw("low", st.sampled_from([0.25, 0.5, 1.0]))
@@ -140,35 +122,6 @@ def rotary_frequencies(subject: Any, draw: Draw) -> None:
         rope_theta=draw("theta", st.sampled_from([100.0, 1e4, 1e6])),
         rope_scaling=draw("scaling", st.sampled_from([scaling, None])),
     )
-    expected = [frequency(i, config) for i in range(config.head_dim // 2)]
-    found = subject.modules.model.rope_frequencies(config)
+    expected = [rope_frequency(i, config) for i in range(config.head_dim // 2)]
+    found = subject.modules.rope.rope_frequencies(config)
     subject.close(np.asarray(found) / expected, np.ones(len(expected)), "ratio of frequencies", within=1e-12)
-
-
-def turned(x: np.ndarray, position: int, config: Config) -> np.ndarray:
-    """x (..., hd) as complex numbers x[i] + j x[i + hd/2], each times e^(j angle)."""
-    half = config.head_dim // 2
-    turn = np.asarray([cmath.exp(1j * position * frequency(i, config)) for i in range(half)])
-    z = (x[..., :half] + 1j * x[..., half:]) * turn
-    return np.concatenate([z.real, z.imag], axis=-1)
-
-
-def frequency(i: int, config: Config) -> float:
-    """Radians per position of pair i, by the wavelengths of the papers."""
-    plain: float = 1.0 / config.rope_theta ** (2 * i / config.head_dim)
-    scaling = config.rope_scaling
-    if scaling is None:
-        return plain
-    slow = plain / scaling.factor
-    if scaling.rope_type == "linear":
-        return slow
-    wavelength, context = 2.0 * math.pi / plain, scaling.original_max_seq_len
-    longest, shortest = context / scaling.low_freq_factor, context / scaling.high_freq_factor
-    if wavelength > longest:
-        return slow
-    if wavelength < shortest:
-        return plain
-    smooth = (context / wavelength - scaling.low_freq_factor) / (
-        scaling.high_freq_factor - scaling.low_freq_factor
-    )
-    return (1.0 - smooth) * slow + smooth * plain

@@ -1,10 +1,9 @@
-"""Laws that no property can give: agreement with decoders that were written independently."""
+"""Laws that no property implies: agreement with decoders that were written independently."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,26 +11,27 @@ from hypothesis import strategies as st
 
 from tinyxp.config import GPT2, Config
 from tinyxp.errors import UnsupportedModelError
-from tinyxp.formats.huggingface import layout
+from tinyxp.formats.huggingface import list_rules
 from tinyxp.params import Params
 from tinyxp.shapes import parameter_shapes
 from tinyxp.testing import referee
-from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.padding import padded
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.laws.padding import draw_padded
+from tinyxp.testing.references import reference
 from tinyxp.testing.strategies import random_arrays, seeds
+from tinyxp.testing.subjects.backends import build_decoder
+
+law = laws_of("model", "reference", "tinyxp.testing.referee", "params mask positions")
 
 
 @law(
-    "Logits are those of a decoder that goes token by token and head by head, written for this alone.",
-    of="model",
-    region="reference",
-    source="tinyxp.testing.referee",
-    needs="params mask positions",
+    "The logits are those of an independent decoder that computes token by token and head by head.",
     is_reference=True,
 )
 def agrees_with_the_referee(subject: Any, draw: Draw) -> None:
     model = subject.model(draw)
-    ids, mask = padded(subject, draw, model)
+    ids, mask = draw_padded(subject, draw, model)
     start = draw("start", st.integers(0, model.max_seq_len - ids.shape[1]))
     counted = np.maximum(np.cumsum(mask, axis=-1) - 1, 0)
     for given, logits in (
@@ -44,10 +44,9 @@ def agrees_with_the_referee(subject: Any, draw: Draw) -> None:
             subject.close(logits[r, real], expected, f"logits of row {r} at positions {places}")
 
 
-# The models that are filled by rule: number n of the k-th sorted parameter of Hugging Face's state dict is
-# 0.3 sin(0.7 n + 1.3 k), and 1 more for the weights of norms. The figures are transformers', with ids
-# 3 1 4 1 5: the last position's first five logits, the argmax, the mean loss of the next tokens, six greedy
-# tokens.
+# Models filled by a rule: number n of the k-th sorted parameter of Hugging Face's state dict is
+# 0.3 sin(0.7 n + 1.3 k), plus 1 for weights of norms. The values are transformers', for ids 3 1 4 1 5: the
+# last position's first five logits, the argmax, the mean loss of the next tokens, six greedy tokens.
 
 FILLED_GPT2 = Config(
     **GPT2, vocab_size=11, max_seq_len=16, d_model=8, n_layers=2, n_heads=2, n_kv_heads=2, d_ff=32
@@ -80,10 +79,10 @@ IDS = np.asarray([[3, 1, 4, 1, 5]])
 
 
 def filled_arrays(config: Config) -> dict[str, np.ndarray]:
-    """The parameters that the rule gives, under our names."""
+    """Return the parameters of the rule, under our names."""
     shapes = parameter_shapes(config)
     arrays: dict[str, np.ndarray] = {}
-    for k, rule in enumerate(sorted(layout(config), key=lambda rule: rule.name)):
+    for k, rule in enumerate(sorted(list_rules(config), key=lambda rule: rule.name)):
         shape = rule.shape(shapes)
         x = (0.3 * np.sin(0.7 * np.arange(math.prod(shape)) + 1.3 * k)).reshape(shape)
         arrays |= dict(zip(rule.targets, rule.split(x, shapes), strict=True))
@@ -91,9 +90,8 @@ def filled_arrays(config: Config) -> dict[str, np.ndarray]:
 
 
 @law(
-    "Models filled by rule, without random numbers, have the logits, loss and greedy tokens of transformers.",
-    of="model",
-    region="reference",
+    "Models filled by a rule, without random numbers, have the logits, loss and greedy tokens of "
+    "transformers.",
     source="transformers 5.24; GPT-2 in float64, Llama in float32",
     needs="params generate",
     examples=3,
@@ -104,7 +102,7 @@ def filled_models(subject: Any, draw: Draw) -> None:
     config, first, argmax, loss, greedy = FIGURES[name]
     model = subject.build(config, filled_arrays(config))
     last = model.forward(IDS)[0, -1]
-    # Six decimals are written down, and those of the Llamas are rounded as float32 rounds.
+    # Six decimals are recorded; those of the Llamas were computed in float32.
     subject.close(last[:5], first, f"{name}: last logits 0 to 4", within=2e-6)
     subject.equal(int(np.argmax(last)), argmax, f"{name}: argmax")
     targets = np.concatenate([IDS[:, 1:], [[-100]]], axis=1)
@@ -114,7 +112,7 @@ def filled_models(subject: Any, draw: Draw) -> None:
 
 
 def micro(ops: Any, xp: Any, e: Any, p: Any, wk: Any, wv: Any, ids: Any, targets: Any) -> dict[str, Any]:
-    """Two-dimensional embeddings, one head, a tied output, and nothing else."""
+    """Return a model of two-dimensional embeddings, one head and a tied output."""
     points = {}
 
     def tap(name: str, x: Any) -> Any:
@@ -144,10 +142,8 @@ def micro(ops: Any, xp: Any, e: Any, p: Any, wk: Any, wv: Any, ids: Any, targets
 
 
 @law(
-    "The micro model that can be worked by hand (birds, sing, at, dawn) has the values on its page, to four "
-    "decimals.",
-    of="model",
-    region="reference",
+    "The micro model that can be computed by hand (birds, sing, at, dawn) has the values on its page, to "
+    "four decimals.",
     source="worked by hand",
     needs="ops trace",
     examples=1,
@@ -176,7 +172,7 @@ def micro_model(subject: Any, draw: Draw) -> None:
         "mean": 1.8854,
     }
     for name, expected in page.items():
-        # Half of the last decimal that is written down.
+        # Half of the last recorded decimal.
         value = np.squeeze(found[name])
         worst = float(np.max(np.abs(value - expected)))
         if not worst <= 5.1e-5:
@@ -189,7 +185,7 @@ def micro_model(subject: Any, draw: Draw) -> None:
 
 
 def is_theirs(config: Config) -> bool:
-    """Whether transformers has a class for this model."""
+    """Return whether transformers has a class for this model."""
     try:
         config.to_hf()
     except UnsupportedModelError:
@@ -198,17 +194,14 @@ def is_theirs(config: Config) -> bool:
 
 
 @law(
-    "In float32 the logits are as near to the float64 referee as transformers' own.",
-    of="model",
-    region="reference",
+    "In float32 the logits are as close to the float64 referee as transformers' own.",
     source="transformers' GPT-2, Llama and Qwen2",
-    needs="params torch transformers",
+    needs="params reference-decoder",
     examples=15,
     is_reference=True,
 )
 def agrees_with_transformers(subject: Any, draw: Draw) -> None:
-    transformers = import_module("tinyxp.backends.transformers")
-
+    transformers = reference("decoder")
     config = draw("config", subject.configs().filter(is_theirs))
     arrays = random_arrays(config, draw("seed", seeds()))
     narrow = {name: x.astype(np.float32) for name, x in arrays.items()}
@@ -220,8 +213,7 @@ def agrees_with_transformers(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "In float32 every backend is as near to the float64 referee as this decoder on NumPy is.",
-    of="model",
+    "In float32 every backend is as close to the float64 referee as this decoder on NumPy is.",
     region="precision",
     source="Higham, 2002, chapter 4: what float32 costs here",
     needs="params",
@@ -240,15 +232,17 @@ def float32_costs_what_it_must(subject: Any, draw: Draw) -> None:
 
 
 def exact(config: Config, arrays: dict[str, np.ndarray], ids: np.ndarray) -> np.ndarray:
-    """The referee's logits (b, t, n) of these weights, in float64."""
+    """Return the referee's logits (b, t, n) of these weights, in float64."""
     wide = {name: x.astype(np.float64) for name, x in arrays.items()}
     places = list(range(ids.shape[1]))
     return np.stack([referee.logits(config, wide, row.tolist(), places) for row in ids])
 
 
 def as_near(subject: Any, ours: np.ndarray, theirs: np.ndarray, truth: np.ndarray, whose: str) -> None:
-    """Raises AssertionError where ours is more than eight times as far from the truth as theirs, and than 32
-    roundings of its largest value: luck decides between right implementations that sum in other orders."""
+    """Raise AssertionError if our error exceeds eight times theirs, and eight times 32 roundings.
+
+    Smaller differences are chance: correct implementations sum in different orders.
+    """
     ours_off, theirs_off = (float(np.max(np.abs(x - truth))) for x in (ours, theirs))
     rounding = 32.0 * 2.0**-24 * max(1.0, float(np.max(np.abs(truth))))
     if not ours_off <= 8.0 * max(theirs_off, rounding):
@@ -256,24 +250,23 @@ def as_near(subject: Any, ours: np.ndarray, theirs: np.ndarray, truth: np.ndarra
 
 
 @law(
-    "Forty digits of mparray round to the same float64 logits.",
-    of="model",
-    region="reference",
+    "Forty decimal digits round to the same float64 logits.",
     source="mpmath",
-    needs="params mparray",
+    needs="params reference-precision",
     examples=4,
     is_reference=True,
 )
 def agrees_with_arbitrary_precision(subject: Any, draw: Draw) -> None:
-    from tinyxp.testing.subjects import subject as named
-
     small = {"n_layers": (1, 2), "d_model": (3, 5), "d_ff": (2, 4), "head_dim": (2, 4), "vocab_size": (2, 4)}
     config = draw("config", subject.configs() if subject.pooled else subject.configs(**small))
     arrays = random_arrays(config, draw("seed", seeds()))
     model = subject.build(config, arrays)
     ids = model.ids(draw, rows=(1, 2), columns=(2, 3))
-    with import_module("mpmath").workdps(40):
-        expected = named("mparray").build(config, arrays).forward(ids)
+    precise = reference("precision")
+    with precise.digits(40):
+        expected = (
+            build_decoder(precise.backend, name="precise", recipe="").build(config, arrays).forward(ids)
+        )
     subject.close(
         model.forward(ids), expected, "logits", within=1e-12 if subject.dtype == "float64" else None
     )

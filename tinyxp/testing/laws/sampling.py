@@ -1,4 +1,4 @@
-"""Laws of sampling: the distribution that temperature, top-k and top-p make of logits."""
+"""Laws of sampling: the distribution that temperature, top-k and top-p give from logits."""
 
 from __future__ import annotations
 
@@ -8,57 +8,48 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.testing.law import Draw, law
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
 from tinyxp.testing.strategies import logits
 
 HOLTZMAN = "Holtzman et al., 2019, The Curious Case of Neural Text Degeneration"
 FAN = "Fan et al., 2018, Hierarchical Neural Story Generation"
 OWN = "tinyxp's own contract: sampling"
-POOL_SHAPE = (2, 7)  # of logits, where each shape is dear
+POOL_SHAPE = (2, 7)  # of logits, if pooled
+
+law = laws_of("sampling", "sampling", OWN, "ops")
 
 
 def apply(subject: Any, f: Any, *arrays: Any, dtype: str | None = None, **settings: Any) -> np.ndarray:
-    """A function of the subject's sampling on its library; settings that are None or 1.0 are left out.
+    """Call a function of the subject's sampling on its library; omit settings that are None or 1.0.
 
-    Not compiled: settings would be compiled in.
+    It is not compiled, because settings would be compiled in.
     """
     given = {name: x for name, x in settings.items() if x is not None and (name, x) != ("temperature", 1.0)}
-    there = [subject.array(np.asarray(x), dtype) for x in arrays]
-    return np.asarray(subject.host(f(*there, xp=subject.backend.xp, **given)))
+    converted = [subject.array(np.asarray(x), dtype) for x in arrays]
+    return np.asarray(subject.host(f(*converted, xp=subject.backend.xp, **given)))
 
 
 def probabilities(subject: Any, scores: Any, **settings: Any) -> np.ndarray:
-    """The subject's distribution (b, n)."""
+    """Return the subject's distribution (b, n)."""
     return apply(subject, subject.modules.sampling.probabilities, scores, **settings)
 
 
 def scores(subject: Any, draw: Draw, *, magnitude: float = 12.0) -> np.ndarray:
-    """Drawn logits (b, n), ties among them."""
+    """Draw logits (b, n), some of them equal."""
     rows, columns = POOL_SHAPE
     fixed = {"rows": (rows, rows), "vocab_size": (columns, columns)} if subject.pooled else {}
     return draw("logits", logits(magnitude=magnitude, **fixed))
 
 
-@law(
-    "Greedy is each row's argmax, the lowest id of equals.",
-    of="sampling",
-    region="sampling",
-    source=OWN,
-    needs="ops",
-)
+@law("Greedy is each row's argmax, the lowest id of equal logits.")
 def greedy_is_the_argmax_of_each_row(subject: Any, draw: Draw) -> None:
     given = scores(subject, draw, magnitude=draw("magnitude", st.sampled_from([0.5, 12.0])))
     expected = [max(range(len(row)), key=lambda i: (row[i], -i)) for row in given.tolist()]
     subject.equal(apply(subject, subject.modules.sampling.greedy, given), expected, "greedy ids")
 
 
-@law(
-    "Whatever the settings, probabilities sum to 1, none is negative, and one at least may be drawn.",
-    of="sampling",
-    region="sampling",
-    source=OWN,
-    needs="ops",
-)
+@law("With any settings probabilities sum to 1, none is negative, and at least one is positive.")
 def probabilities_are_a_distribution(subject: Any, draw: Draw) -> None:
     given = scores(subject, draw)
     settings = {
@@ -77,11 +68,8 @@ def probabilities_are_a_distribution(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "The log of a ratio of probabilities is the difference of the logits, divided by the temperature.",
-    of="sampling",
-    region="sampling",
+    "The log ratio of two probabilities is the difference of their logits divided by the temperature.",
     source="Boltzmann's distribution",
-    needs="ops",
 )
 def temperature_divides_logits(subject: Any, draw: Draw) -> None:
     given = scores(subject, draw)
@@ -89,17 +77,14 @@ def temperature_divides_logits(subject: Any, draw: Draw) -> None:
     found = probabilities(subject, given, temperature=temperature)
     expected = (given - given.max(axis=-1, keepdims=True)) / temperature
     likeliest = found.max(axis=-1, keepdims=True)
-    far = expected < -80.0  # where float32 runs out of exponents
+    far = expected < -80.0  # the limit of float32's exponents
     subject.close(np.log(np.where(far, 1.0, found / likeliest)), np.where(far, 0.0, expected), "log ratio")
     subject.close(likeliest[:, 0], 1.0 / np.exp(expected).sum(axis=-1), "the largest probability")
 
 
 @law(
-    "top_p 1, a top_k of the whole vocabulary or more, and None leave every id, however unlikely.",
-    of="sampling",
-    region="sampling",
+    "top_p 1, a top_k of at least the vocabulary, and None keep every id, however unlikely.",
     source="a running sum of 50,000 float32 probabilities ends at 0.99998",
-    needs="ops",
 )
 def limits_that_leave_all(subject: Any, draw: Draw) -> None:
     given = scores(subject, draw, magnitude=30.0)
@@ -114,11 +99,8 @@ def limits_that_leave_all(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "top_k 1, top_p 0 and a temperature near 0 leave the greedy id alone; near 0 its equals too.",
-    of="sampling",
-    region="sampling",
-    source=OWN,
-    needs="ops",
+    "top_k 1, top_p 0 and a temperature near 0 keep only the greedy id; a temperature near 0 also keeps its "
+    "equals."
 )
 def limits_that_leave_the_greedy_id(subject: Any, draw: Draw) -> None:
     given = scores(subject, draw)
@@ -128,7 +110,7 @@ def limits_that_leave_the_greedy_id(subject: Any, draw: Draw) -> None:
     for settings in ({"top_k": 1}, {"top_p": 0.0}, {"top_k": 1, "top_p": 0.0}):
         found = probabilities(subject, given, temperature=temperature, **settings)
         subject.close(found, lowest, f"probability at {settings}")
-    # Far from 0, where logits over the temperature leave the range of the dtype and their differences do not.
+    # Far from 0: logits over the temperature leave the range of the dtype, but their differences do not.
     huge, far_apart = (1e300, 1e290) if subject.dtype == "float64" else (1e32, 1e29)
     spread = draw("spread", st.sampled_from([0.0, far_apart]))
     far = huge * draw("sign", st.sampled_from([1.0, -1.0])) + spread * given
@@ -153,17 +135,10 @@ NUCLEI: tuple[tuple[tuple[float, ...], float, set[int]], ...] = (
     ((0.5, 0.3, 0.15, 0.05), 1.0, {0, 1, 2, 3}),
     ((0.1, 0.2, 0.7), 0.0, {2}),
 )
-"""Probabilities, top_p -> the ids that stay."""
+"""Probabilities and top_p -> the ids that are kept."""
 
 
-@law(
-    "The distributions that anybody can work out by hand.",
-    of="sampling",
-    region="sampling",
-    source=f"{HOLTZMAN}, section 3.1, worked out",
-    needs="ops",
-    examples=1,
-)
+@law("Distributions worked out by hand.", source=f"{HOLTZMAN}, section 3.1, worked out", examples=1)
 def known_distributions(subject: Any, draw: Draw) -> None:
     for settings, expected in KNOWN:
         found = probabilities(subject, among_others([1.5, 0.5, 0.0, -1.0]), **settings)
@@ -175,18 +150,15 @@ def known_distributions(subject: Any, draw: Draw) -> None:
 
 
 def among_others(few: list[float]) -> np.ndarray:
-    """Logits in the shape of the pool, two equal rows, the ids beyond ``few`` next to impossible."""
+    """Return logits in the pool's shape: two equal rows, with ids beyond ``few`` almost impossible."""
     found = np.full(POOL_SHAPE, -100.0)
     found[:, : len(few)] = few
     return found
 
 
 @law(
-    "Logits in half precision are sampled in float32 at least.",
-    of="sampling",
-    region="sampling",
+    "Logits in half precision are sampled in at least float32.",
     source="float16 and bfloat16 hold three digits and two: a running sum of them stands still",
-    needs="ops",
 )
 def half_precision_is_widened(subject: Any, draw: Draw) -> None:
     given = scores(subject, draw, magnitude=3.0)
@@ -202,13 +174,7 @@ def half_precision_is_widened(subject: Any, draw: Draw) -> None:
 TOP_P = st.sampled_from([None, 1.0, 0.5, 0.0])
 
 
-@law(
-    "Whatever stands before the vocabulary's axis is kept: one row, a batch, every column of a batch.",
-    of="sampling",
-    region="sampling",
-    source=OWN,
-    needs="ops",
-)
+@law("All axes before the vocabulary's are kept: one row, a batch, every column of a batch.")
 def leading_dimensions_are_kept(subject: Any, draw: Draw) -> None:
     sampling = subject.modules.sampling
     flat = scores(subject, draw, magnitude=4.0)

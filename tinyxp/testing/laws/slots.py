@@ -1,4 +1,4 @@
-"""Laws of write_cache: new columns take their slots, and nothing else moves."""
+"""Laws of write_cache: new columns fill their slots, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.operands import applied, normal, shapes
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.laws.operands import apply_to_arrays, normal, shapes
 from tinyxp.testing.strategies import seeds
-from tinyxp.testing.subject import Decoder
+from tinyxp.testing.subjects.decoder import Decoder
 
 SOURCE = "Pope et al., 2022: Efficiently scaling transformer inference, section 3.1"
 VALUE = "tinyxp's own contract: a cache is a value"
+
+law = laws_of("op", "cache", SOURCE, "ops values")
 
 
 def written(ops: Any, xp: Any, cache: Any, new: Any, start: Any, slots: Any) -> Any:
     return ops.write_cache(cache, new, start, slots, xp=xp)
 
 
-def columns(subject: Decoder, draw: Draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A cache (b, g, s, hd), new columns (b, g, t, hd), and the numbers of the slots (s,)."""
+def draw_columns(subject: Decoder, draw: Draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw a cache (b, g, s, hd) and new columns (b, g, t, hd); return them with the slot numbers (s,)."""
     limits = ((1, 2), (1, 3), (1, 5), (0, 3), (1, 4))
     b, g, t, more, hd = draw("b, g, t, s - t, hd", shapes(subject, *limits, pool=[(2, 3, 2, 3, 1)]))
     seed = draw("seed", seeds())
@@ -32,14 +35,10 @@ def columns(subject: Decoder, draw: Draw) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 @law(
-    "The t slots from start on hold the new columns in their order; every other slot holds what it held.",
-    of="op",
-    region="cache",
-    source=SOURCE,
-    needs="ops",
+    "The t slots from start on contain the new columns in order; every other slot is unchanged.", needs="ops"
 )
 def new_columns_take_their_slots(subject: Decoder, draw: Draw) -> None:
-    cache, new, slots = columns(subject, draw)
+    cache, new, slots = draw_columns(subject, draw)
     start = draw("start", st.integers(0, cache.shape[2] - new.shape[2]))
     expected = cache.copy()
     for column in range(new.shape[2]):
@@ -53,13 +52,10 @@ def new_columns_take_their_slots(subject: Decoder, draw: Draw) -> None:
 
 @law(
     "New columns beyond the last slot are dropped.",
-    of="op",
-    region="cache",
     source="tinyxp's own contract: extend under a compiler, which cannot raise",
-    needs="ops values",
 )
 def columns_beyond_the_cache_are_dropped(subject: Decoder, draw: Draw) -> None:
-    cache, new, slots = columns(subject, draw)
+    cache, new, slots = draw_columns(subject, draw)
     start = draw("start", st.integers(0, len(slots)))
     found = subject.run(written, cache, new, np.asarray(start), slots)
     wide = np.concatenate([cache, np.zeros_like(new)], axis=2)
@@ -69,18 +65,12 @@ def columns_beyond_the_cache_are_dropped(subject: Decoder, draw: Draw) -> None:
     subject.equal(found, expected, f"the cache, written from slot {start}")
 
 
-@law(
-    "write_cache returns a copy: the cache and the columns that it was given stay as they were.",
-    of="op",
-    region="cache",
-    source=VALUE,
-    needs="ops values",
-)
+@law("write_cache returns a copy: its arguments stay unchanged.", source=VALUE)
 def write_cache_leaves_its_arguments(subject: Decoder, draw: Draw) -> None:
-    cache, new, slots = columns(subject, draw)
+    cache, new, slots = draw_columns(subject, draw)
     start = np.asarray(draw("start", st.integers(0, cache.shape[2] - new.shape[2])))
     arrays = [subject.array(x) for x in (cache, new, start, slots)]
     before = [subject.host(x).copy() for x in arrays]
-    applied(subject, written, *arrays)
+    apply_to_arrays(subject, written, *arrays)
     for x, expected in zip(arrays, before, strict=True):
         subject.equal(subject.host(x), expected, "an argument of write_cache, afterwards")

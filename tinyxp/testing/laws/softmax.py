@@ -1,4 +1,4 @@
-"""Laws of softmax: weights that add up, whose ratios are exponentials, and of which hidden ones are 0."""
+"""Laws of softmax: weights add up to 1, their ratios are exponentials, and hidden ones are 0."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tinyxp.dtypes import EPSILON
-from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.operands import LARGEST, dtypes, gradient, normal, rounded, shapes, silence
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.laws.operands import LARGEST, dtypes, gradient, no_warnings, normal, round_to, shapes
 from tinyxp.testing.strategies import seeds
-from tinyxp.testing.subject import Decoder
+from tinyxp.testing.subjects.decoder import Decoder
 
 SOURCE = "Bridle, 1990: Probabilistic interpretation of feedforward classification network outputs"
 MASKED = "Vaswani et al., 2017, section 3.2.3"
 POOL = [(2, 3, 4)]
 
+law = laws_of("op", "softmax", SOURCE, "ops")
 
-def softmax(ops: Any, xp: Any, x: Any, *, axis: int | None = None) -> Any:
+
+def apply_softmax(ops: Any, xp: Any, x: Any, *, axis: int | None = None) -> Any:
     return ops.softmax(x, xp=xp) if axis is None else ops.softmax(x, xp=xp, axis=axis)
 
 
@@ -28,82 +31,61 @@ def masked(ops: Any, xp: Any, x: Any, visible: Any, *, axis: int | None = None) 
     return ops.softmax(x, xp=xp, visible=visible, **named)
 
 
-def drawn(subject: Decoder, draw: Draw) -> tuple[np.ndarray, int | None, int]:
-    """Scores of three axes, the axis as it is asked for (None: by default), and the axis that is meant."""
+def draw_scores(subject: Decoder, draw: Draw) -> tuple[np.ndarray, int | None, int]:
+    """Draw scores of three axes, the axis argument (None: the default), and the axis that it means."""
     shape = draw("shape", shapes(subject, (1, 3), (1, 4), (1, 6), pool=POOL))
     x = normal(draw("seed", seeds()), *shape, scale=draw("scale", st.sampled_from([1.0, 5.0, 0.0])))
     axis = draw("axis", st.sampled_from([None, 1] if subject.pooled else [None, *range(-3, 3)]))
     return x, axis, -1 if axis is None else axis
 
 
-def visibility(draw: Draw, shape: tuple[int, ...]) -> np.ndarray:
-    """What is visible, at random: all, much, little or nothing; the same along the first axis, or not."""
+def draw_visible(draw: Draw, shape: tuple[int, ...]) -> np.ndarray:
+    """Draw what is visible: all, much, little or nothing; the same along the first axis, or not."""
     share = draw("share", st.sampled_from([1.0, 0.7, 0.3, 0.0]))
     visible = np.random.default_rng(draw("mask seed", seeds())).random(shape) < share
     return visible[:1] if draw("shared", st.booleans()) else visible
 
 
-@law(
-    "Softmax gives weights: none is negative, and along the axis they add up to 1.",
-    of="op",
-    region="softmax",
-    source=SOURCE,
-    needs="ops",
-)
+@law("Softmax weights are not negative and add up to 1 along the axis.")
 def softmax_rows_add_up_to_one(subject: Decoder, draw: Draw) -> None:
-    x, axis, meant = drawn(subject, draw)
-    weights = subject.run(softmax, x, axis=axis)
+    x, axis, meant = draw_scores(subject, draw)
+    weights = subject.run(apply_softmax, x, axis=axis)
     assert weights.shape == x.shape, f"softmax of {x.shape} has shape {weights.shape}"
     assert (weights >= 0.0).all(), f"a weight is {weights.min()}"
     total = weights.sum(axis=meant)
     subject.close(total, np.ones_like(total), "a sum of weights")
 
 
-@law(
-    "The ratio of two weights of a row is the exponential of the difference of their scores.",
-    of="op",
-    region="softmax",
-    source=SOURCE,
-    needs="ops",
-)
+@law("The ratio of two weights of a row is the exponential of the difference of their scores.")
 def softmax_ratios_are_exponentials(subject: Decoder, draw: Draw) -> None:
-    x, axis, meant = drawn(subject, draw)
+    x, axis, meant = draw_scores(subject, draw)
     rows = np.moveaxis(x, meant, -1).reshape(-1, x.shape[meant])
-    weights = np.moveaxis(subject.run(softmax, x, axis=axis), meant, -1).reshape(rows.shape)
+    weights = np.moveaxis(subject.run(apply_softmax, x, axis=axis), meant, -1).reshape(rows.shape)
     for row, found in zip(rows, weights, strict=True):
         top = int(np.argmax(row))
         expected = [found[top] * math.exp(score - row[top]) for score in row]
         subject.close(found, expected, "weights of a row")
 
 
-@law(
-    "A constant added to all scores of a row changes no weight.",
-    of="op",
-    region="softmax",
-    source=SOURCE,
-    needs="ops",
-)
+@law("Adding a constant to all scores of a row changes no weight.")
 def softmax_ignores_a_constant(subject: Decoder, draw: Draw) -> None:
-    x, axis, meant = drawn(subject, draw)
+    x, axis, meant = draw_scores(subject, draw)
     constants = normal(draw("constants", seeds()), *x.shape, scale=draw("size", st.sampled_from([1.0, 16.0])))
     constants = constants.take([0], axis=meant)
-    moved = subject.run(softmax, x + constants, axis=axis)
-    subject.close(moved, subject.run(softmax, x, axis=axis), "weights of moved scores")
+    moved = subject.run(apply_softmax, x + constants, axis=axis)
+    subject.close(moved, subject.run(apply_softmax, x, axis=axis), "weights of moved scores")
 
 
 @law(
     "A masked weight is exactly 0, whatever its score, and the others are those of the row without it.",
-    of="op",
-    region="softmax",
     source=MASKED,
-    needs="ops",
 )
 def masking_leaves_out(subject: Decoder, draw: Draw) -> None:
-    x, axis, meant = drawn(subject, draw)
-    visible = visibility(draw, x.shape)
+    x, axis, meant = draw_scores(subject, draw)
+    visible = draw_visible(draw, x.shape)
     seen = np.broadcast_to(visible, x.shape)
     x = np.where(seen, x, draw("hidden", st.sampled_from([0.0, 6e4, -6e4, math.inf, -math.inf, math.nan])))
-    with silence():
+    with no_warnings():
         weights = subject.run(masked, x, visible, axis=axis)
     subject.equal(weights[~seen], np.zeros(int((~seen).sum())), "a masked weight")
     length = x.shape[meant]
@@ -117,11 +99,8 @@ def masking_leaves_out(subject: Decoder, draw: Draw) -> None:
 
 
 @law(
-    "Softmax does not overflow: of scores at plus or minus half of the largest float the top ones share 1.",
-    of="op",
-    region="softmax",
+    "Softmax does not overflow: for scores of plus or minus half the largest float the top ones share 1.",
     source="Blanchard, Higham & Higham, 2021: Accurately computing the log-sum-exp and softmax functions",
-    needs="ops",
 )
 def softmax_does_not_overflow(subject: Decoder, draw: Draw) -> None:
     width = 6 if subject.pooled else draw("width", st.integers(1, 6))
@@ -130,28 +109,26 @@ def softmax_does_not_overflow(subject: Decoder, draw: Draw) -> None:
     dtype = draw("dtype", dtypes(subject))
     half = LARGEST[dtype] * (1.0 - EPSILON[dtype] / 2.0)
     x = np.where(high, half, -half)
-    with silence():
+    with no_warnings():
         found = subject.run(masked, x, visible, dtype=dtype)
     top = visible & (high | ~(high & visible).any(axis=-1, keepdims=True))
-    expected = rounded(subject, top / np.maximum(top.sum(axis=-1, keepdims=True), 1), dtype)
+    expected = round_to(subject, top / np.maximum(top.sum(axis=-1, keepdims=True), 1), dtype)
     subject.equal(found, expected, f"weights in {dtype}")
 
 
 @law(
-    "A row of which nothing is seen has weights 0, and moves nothing: its gradient is 0, never NaN.",
-    of="op",
-    region="softmax",
+    "A row that is masked completely has weights 0 and gradient 0, never NaN.",
     source=MASKED,
     needs="ops gradients",
 )
 def masked_rows_have_no_gradient(subject: Decoder, draw: Draw) -> None:
     shape = draw("shape", shapes(subject, (1, 3), (1, 4), (1, 6), pool=POOL))
     x = normal(draw("seed", seeds()), *shape)
-    visible = visibility(draw, shape)
+    visible = draw_visible(draw, shape)
     seen = np.broadcast_to(visible, shape)
     weights = subject.run(masked, x, visible)
     factors = normal(1, *shape)
-    # The gradient of the sum of c softmax(x) by x is softmax(x) (c - the mean of c under those weights).
+    # The gradient of sum(c softmax(x)) with respect to x is softmax(x) (c - mean of c under those weights).
     mean = (weights * factors).sum(axis=-1, keepdims=True)
     expected = np.where(seen, weights * (factors - mean), 0.0)
     subject.close(gradient(subject, weighted, x, visible, factors), expected, "the gradient")

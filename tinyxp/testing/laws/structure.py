@@ -1,4 +1,4 @@
-"""Laws of how a block is put together: each value on the way follows from those before it."""
+"""Laws of how a block is assembled: each intermediate value follows from those before it."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tinyxp.config import MLPS, Config
-from tinyxp.testing.law import Draw, law
-from tinyxp.testing.laws.padding import padded
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
+from tinyxp.testing.laws.padding import draw_padded
 
 GPT2 = "Radford et al., 2019, section 2.3 (norms before the sublayers, one more at the end)"
 LLAMA = "Touvron et al., 2023, section 2.2"
 NEEDS = "params trace mask"
 
+law = laws_of("model", "structure", GPT2, NEEDS)
 
-def traced(subject: Any, draw: Draw) -> tuple[Any, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """A drawn model, padded ids and their mask, and every value on the way."""
+
+def draw_trace(subject: Any, draw: Draw) -> tuple[Any, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Draw a model, padded ids and their mask; return them with every intermediate value."""
     model = subject.model(draw)
-    ids, mask = padded(subject, draw, model)
+    ids, mask = draw_padded(subject, draw, model)
     return model, ids, mask, model.trace(ids, mask=mask)
 
 
 def times(x: np.ndarray, model: Any, name: str) -> np.ndarray:
-    """x W^T + b in NumPy, with the parameters of that name."""
+    """Return x W^T + b in NumPy, with the parameters of that name."""
     y = np.einsum("...i,oi->...o", x, model.arrays[f"{name}.weight"])
     return np.asarray(y + model.arrays.get(f"{name}.bias", 0.0))
 
 
 def normed(x: np.ndarray, model: Any, name: str) -> np.ndarray:
-    """The norm of that name, in NumPy."""
+    """Return the norm of that name of x, in NumPy."""
     config = model.config
     w: np.ndarray = model.arrays[f"{name}.weight"]
     if config.norm == "layer":
@@ -44,14 +47,12 @@ def normed(x: np.ndarray, model: Any, name: str) -> np.ndarray:
 
 
 @law(
-    "The first value is the embedding of each token, plus that of its position where positions are learned.",
-    of="model",
+    "The first value is the embedding of each token, plus its learned position if the model has these.",
     region="embedding",
     source="Vaswani et al., 2017, sections 3.4 and 3.5",
-    needs=NEEDS,
 )
 def tokens_are_looked_up(subject: Any, draw: Draw) -> None:
-    model, ids, mask, points = traced(subject, draw)
+    model, ids, mask, points = draw_trace(subject, draw)
     expected = model.arrays["embed.weight"][ids]
     if model.config.position == "learned":
         count = np.cumsum(mask, axis=-1) - 1
@@ -61,13 +62,11 @@ def tokens_are_looked_up(subject: Any, draw: Draw) -> None:
 
 @law(
     "Both sublayers of every block add to the stream that they read, and nothing else changes it.",
-    of="model",
     region="residual",
     source="He et al., 2015; " + GPT2,
-    needs=NEEDS,
 )
 def sublayers_add_to_the_stream(subject: Any, draw: Draw) -> None:
-    model, _, _, points = traced(subject, draw)
+    model, _, _, points = draw_trace(subject, draw)
     stream = points["embed"]
     for i in range(model.config.n_layers):
         at = f"blocks.{i}"
@@ -78,14 +77,11 @@ def sublayers_add_to_the_stream(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Norms stand before both sublayers and before the head, each on the stream as it is there.",
-    of="model",
+    "Norms are applied before both sublayers and before the head, each to the stream at that point.",
     region="residual",
-    source=GPT2,
-    needs=NEEDS,
 )
 def norms_stand_before(subject: Any, draw: Draw) -> None:
-    model, _, _, points = traced(subject, draw)
+    model, _, _, points = draw_trace(subject, draw)
     stream = points["embed"]
     for i in range(model.config.n_layers):
         for name, after in (("attn_norm", "attn_residual"), ("mlp_norm", "residual")):
@@ -96,14 +92,13 @@ def norms_stand_before(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Queries, keys, values and the output are the normed stream, and the joined heads, times their matrices.",
-    of="model",
+    "Queries, keys and values are the normed stream times their matrices; the output is the joined heads "
+    "times its matrix.",
     region="attention",
     source="Vaswani et al., 2017, section 3.2.2",
-    needs=NEEDS,
 )
 def projections(subject: Any, draw: Draw) -> None:
-    model, _, _, points = traced(subject, draw)
+    model, _, _, points = draw_trace(subject, draw)
     for i in range(model.config.n_layers):
         at = f"blocks.{i}.attn"
         for name in ("q", "k", "v"):
@@ -114,15 +109,13 @@ def projections(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Head h weighs the values of key/value head h // (h / g) by the softmax of q k / sqrt(hd) over the real "
-    "tokens up to its own, and the heads are joined in order.",
-    of="model",
+    "Head h weights the values of key/value head h // (h / g) by the softmax of q k / sqrt(hd) over the real "
+    "tokens up to its own; heads are joined in order.",
     region="attention",
     source="Vaswani et al., 2017, section 3.2; Ainslie et al., 2023",
-    needs=NEEDS,
 )
 def heads_attend(subject: Any, draw: Draw) -> None:
-    model, ids, mask, points = traced(subject, draw)
+    model, ids, mask, points = draw_trace(subject, draw)
     config: Config = model.config
     (b, t), hd, share = ids.shape, config.head_dim, config.n_heads // config.n_kv_heads
     for i in range(config.n_layers):
@@ -147,14 +140,13 @@ def heads_attend(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "The MLP is W_down of silu(W_gate x) times W_up x, or of GELU(W_up x) in the form that the config names.",
-    of="model",
+    "The MLP is W_down of silu(W_gate x) times W_up x, or of f(W_up x) for the config's f: a form of GELU or "
+    "the squared ReLU.",
     region="mlp",
-    source="Shazeer, 2020; Hendrycks & Gimpel, 2016; " + LLAMA,
-    needs=NEEDS,
+    source="Shazeer, 2020; Hendrycks & Gimpel, 2016; So et al., 2021; " + LLAMA,
 )
 def mlps_bend(subject: Any, draw: Draw) -> None:
-    model, _, _, points = traced(subject, draw)
+    model, _, _, points = draw_trace(subject, draw)
     for i in range(model.config.n_layers):
         at = f"blocks.{i}.mlp"
         x = points[f"{at}_norm"]
@@ -164,6 +156,8 @@ def mlps_bend(subject: Any, draw: Draw) -> None:
             gate = times(x, model, f"{at}.gate")
             subject.close(points[f"{at}.gate"], gate, f"{at}.gate")
             hidden = gate / (1.0 + np.exp(-gate)) * up
+        elif model.config.mlp == "relu2":
+            hidden = np.maximum(up, 0.0) ** 2
         elif model.config.mlp == "gelu":
             hidden = np.vectorize(lambda u: 0.5 * u * (1.0 + math.erf(u / math.sqrt(2.0))))(up)
         else:
@@ -173,22 +167,19 @@ def mlps_bend(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "Logits are the normed stream times the head, or times the embedding where they are tied.",
-    of="model",
+    "Logits are the normed stream times the head, or the embedding if tied, plus the head's bias if any.",
     region="head",
     source="Press & Wolf, 2016",
-    needs=NEEDS,
 )
 def logits_are_the_head(subject: Any, draw: Draw) -> None:
-    model, _, _, points = traced(subject, draw)
+    model, _, _, points = draw_trace(subject, draw)
     table = model.arrays["embed.weight" if model.config.tie_embeddings else "head.weight"]
-    subject.close(points["logits"], points["final_norm"] @ table.T, "logits")
+    expected = points["final_norm"] @ table.T + model.arrays.get("head.bias", 0.0)
+    subject.close(points["logits"], expected, "logits")
 
 
 @law(
-    "A block's weights move what comes from that block on, and nothing before it.",
-    of="model",
-    region="structure",
+    "A block's weights change what is computed from that block on, and nothing before it.",
     source="Vaswani et al., 2017, section 3.1: a stack of layers",
     needs="params trace",
 )
@@ -208,23 +199,15 @@ def blocks_stand_in_order(subject: Any, draw: Draw) -> None:
         raise AssertionError(f"logits stay where {name} is another")
 
 
-@law(
-    "Norms are of the kind, and with the eps, that the config names.",
-    of="model",
-    region="norm",
-    source=GPT2,
-    needs=NEEDS,
-)
+@law("Norms have the kind and the eps that the config names.", region="norm")
 def norms_are_the_configs(subject: Any, draw: Draw) -> None:
-    model, _, _, points = traced(subject, draw)
+    model, _, _, points = draw_trace(subject, draw)
     first = normed(points["embed"], model, "blocks.0.attn_norm")
     subject.close(points["blocks.0.attn_norm"], first, "blocks.0.attn_norm")
 
 
 @law(
-    "A trace names each value once, in order, in its shape; recording it changes nothing.",
-    of="model",
-    region="structure",
+    "A trace contains each value once, in order, with its shape; recording it changes nothing.",
     source="tinyxp's own contract: trace",
     needs="params trace",
 )
@@ -247,20 +230,18 @@ def traces_are_complete(subject: Any, draw: Draw) -> None:
     block |= {"attn.out": stream, "attn_residual": stream, "mlp_norm": stream}
     block |= {"mlp.gate": (b, t, f)} if MLPS[config.mlp].gated else {}
     block |= {"mlp.up": (b, t, f), "mlp.hidden": (b, t, f), "mlp.out": stream, "residual": stream}
-    wanted: dict[str, tuple[int, ...]] = {"embed": stream}
+    expected: dict[str, tuple[int, ...]] = {"embed": stream}
     for i in range(config.n_layers):
-        wanted |= {f"blocks.{i}.{name}": shape for name, shape in block.items()}
-    wanted |= {"final_norm": stream, "logits": (b, t, config.vocab_size)}
+        expected |= {f"blocks.{i}.{name}": shape for name, shape in block.items()}
+    expected |= {"final_norm": stream, "logits": (b, t, config.vocab_size)}
     found = {name: x.shape for name, x in points.items()}
-    if found != wanted or (subject.backend.eager and list(found) != list(wanted)):
-        raise AssertionError(f"trace points are {found}, expected {wanted}")
+    if found != expected or (subject.backend.eager and list(found) != list(expected)):
+        raise AssertionError(f"trace points are {found}, expected {expected}")
     subject.close(points["logits"], model.forward(ids), "logits under a trace")
 
 
 @law(
-    "A value that a tap replaces is the one that the rest is computed from.",
-    of="model",
-    region="structure",
+    "If a tap replaces a value, the rest is computed from the replacement.",
     source="tinyxp's own contract: tap(name, x) -> x",
     needs="params trace",
 )
@@ -269,7 +250,7 @@ def taps_replace(subject: Any, draw: Draw) -> None:
     ids = model.ids(draw)
     names = [f"blocks.0.{name}" for name in ("attn.v", "attn.weights", "attn.out", "mlp.hidden", "residual")]
     name = draw("point", st.sampled_from(["embed", *names, "final_norm", "logits"]))
-    f = subject.compiled(with_a_half, model=subject.modules.model, wanted=name)
+    f = subject.compiled(with_a_half, model=subject.modules.model, point=name)
     found, after = subject.host(f(model.params, subject.array(ids)))
     if name == "logits":
         expected = 0.5 * model.forward(ids)
@@ -285,11 +266,11 @@ def taps_replace(subject: Any, draw: Draw) -> None:
         raise AssertionError(f"logits stay where {name} is halved")
 
 
-def with_a_half(params: Any, ids: Any, *, model: Any, wanted: str) -> Any:
+def with_a_half(params: Any, ids: Any, *, model: Any, point: str) -> Any:
     seen = []
 
     def halve(name: str, x: Any) -> Any:
-        if name != wanted:
+        if name != point:
             return x
         seen.append(name)
         return 0.5 * x

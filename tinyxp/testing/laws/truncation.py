@@ -1,28 +1,34 @@
-"""Laws of sampling: just which ids top-k and top-p leave, by exact arithmetic."""
+"""Laws of sampling: which ids top-k and top-p keep, by exact arithmetic."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from importlib import import_module
+from itertools import product
 from typing import Any
 
 import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tinyxp.testing.law import Draw, law
+from tinyxp.testing.draws import Draw
+from tinyxp.testing.law_registry import laws_of
 from tinyxp.testing.laws.sampling import FAN, HOLTZMAN, OWN, POOL_SHAPE, probabilities
+from tinyxp.testing.references import reference
 
 TIE = Fraction(5, 10**7)
-"""How close below top_p a mass has reached it."""
+"""A mass this close below top_p counts as having reached it."""
 POWERS = {0.5: 4, 1.0: 2, 2.0: 1}
 """Temperature -> the power of w that is proportional to the probability of the logit 2 log w."""
 
+law = laws_of("sampling", "sampling", OWN, "ops")
 
-def weighted(subject: Any, draw: Draw, *, low: int = 1, high: int = 6, columns: int = 10) -> list[list[int]]:
-    """Drawn rows of integers w; their logits 2 log w have probabilities that are known exactly."""
+
+def draw_weights(
+    subject: Any, draw: Draw, *, low: int = 1, high: int = 6, columns: int = 10
+) -> list[list[int]]:
+    """Draw rows of integers w; their logits 2 log w have probabilities that are known exactly."""
     sizes = st.just(POOL_SHAPE) if subject.pooled else st.tuples(st.integers(1, 3), st.integers(low, columns))
     rows = sizes.flatmap(
         lambda size: st.lists(
@@ -35,13 +41,15 @@ def weighted(subject: Any, draw: Draw, *, low: int = 1, high: int = 6, columns: 
 
 
 def logs(weights: list[list[int]]) -> np.ndarray:
-    """The logits of weights."""
+    """Return the logits of weights."""
     return np.asarray([[2.0 * math.log(w) for w in row] for row in weights])
 
 
 def truncated(masses: list[int], top_k: int | None, top_p: float | None) -> list[Fraction]:
-    """The exact distribution: the top_k heaviest, then the fewest of them whose mass reaches top_p, of
-    equals the lower ids. Rejects the example where rounding decides."""
+    """Return the exact distribution: the top_k heaviest, then the fewest whose mass reaches top_p.
+
+    Of equals the lower ids are kept. Reject an example that rounding decides.
+    """
     kept = sorted(range(len(masses)), key=lambda i: (-masses[i], i))[:top_k]
     if top_p is not None and top_p < 1.0:
         total, needed, mass = sum(masses[i] for i in kept), Fraction(top_p) - TIE, Fraction(0)
@@ -58,45 +66,49 @@ def truncated(masses: list[int], top_k: int | None, top_p: float | None) -> list
 
 
 def same_distribution(subject: Any, found: np.ndarray, expected: Any, what: str) -> None:
-    """Close, and 0 exactly where it is expected to be."""
+    """Raise AssertionError unless they are close, and 0 at the same ids."""
     wanted = np.asarray([[float(x) for x in row] for row in expected])
     subject.close(found, wanted, what)
     subject.equal(found > 0.0, wanted > 0.0, f"{what}: whether an id may be drawn")
 
 
-def top_ps(weights: list[list[int]], temperature: float) -> st.SearchStrategy[float | None]:
-    """Of every kind: those that the mass of some of the likeliest of a row reaches exactly among them."""
+def mass_sums(row: list[int], temperature: float, top_k: int | None) -> list[float]:
+    """Return the masses of the one, two, ... most likely of the ids that top_k keeps."""
+    masses = sorted((w ** POWERS[temperature] for w in row), reverse=True)[:top_k]
+    return [sum(masses[: i + 1]) / sum(masses) for i in range(len(masses))]
+
+
+def top_ps(
+    weights: list[list[int]], temperature: float, top_k: int | None = None
+) -> st.SearchStrategy[float | None]:
+    """Return a strategy for top_p; some values equal the mass of a row's most likely ids exactly."""
     exact = set()
     for row in weights:
-        masses = sorted((w ** POWERS[temperature] for w in row), reverse=True)
-        exact |= {sum(masses[: i + 1]) / sum(masses) for i in range(len(masses))}
+        exact |= set(mass_sums(row, temperature, top_k))
     return st.none() | st.sampled_from([*sorted(exact), 0.0, 0.3, 0.9]) | st.floats(0.0, 1.0, width=32)
 
 
 @law(
-    "Just those ids stay that temperature, then top-k, then top-p leave, by exact arithmetic; their ratios "
-    "stay too.",
-    of="sampling",
-    region="sampling",
+    "Temperature, then top-k, then top-p keep exactly the ids, and the ratios, that exact arithmetic keeps.",
     source=f"{FAN}; {HOLTZMAN}; the order is that of transformers",
-    needs="ops",
 )
 def truncation_is_exact(subject: Any, draw: Draw) -> None:
-    weights = weighted(subject, draw)
+    weights = draw_weights(subject, draw)
     temperature = draw("temperature", st.sampled_from([1.0, 0.5, 2.0]))
-    top_k = draw("top_k", st.none() | st.integers(1, len(weights[0]) + 1))
-    top_p = draw("top_p", top_ps(weights, temperature))
-    expected = [truncated([w ** POWERS[temperature] for w in row], top_k, top_p) for row in weights]
-    found = probabilities(subject, logs(weights), temperature=temperature, top_k=top_k, top_p=top_p)
-    same_distribution(subject, found, expected, "probability")
+    n = len(weights[0])
+    k = draw("top_k", st.integers(1, n) | st.integers(1, n + 1))
+    p = draw("top_p", top_ps(weights, temperature, k))
+    half = max(n // 2, 1)
+    middle = float(np.median(mass_sums(weights[0], temperature, half)))
+    for top_k, top_p in product((None, k, half), (None, p, middle)):
+        expected = [truncated([w ** POWERS[temperature] for w in row], top_k, top_p) for row in weights]
+        found = probabilities(subject, logs(weights), temperature=temperature, top_k=top_k, top_p=top_p)
+        same_distribution(subject, found, expected, f"probability with top_k {top_k} and top_p {top_p}")
 
 
 @law(
-    "Of equal logits the lower ids stay, in vocabularies too that are sorted in another way.",
-    of="sampling",
-    region="sampling",
-    source="a sort that is not stable puts equals in any order: torch's does, from 17 on",
-    needs="ops",
+    "Of equal logits the lower ids are kept, also in vocabularies long enough for an unstable sort.",
+    source="an unstable sort orders equals arbitrarily: torch's does, from 17 on",
 )
 def of_equals_the_lower_ids_stay(subject: Any, draw: Draw) -> None:
     n = draw("n", st.just(30) if subject.pooled else st.integers(17, 60))
@@ -107,15 +119,9 @@ def of_equals_the_lower_ids_stay(subject: Any, draw: Draw) -> None:
     same_distribution(subject, found, [truncated(row, top_k, top_p)], "probability")
 
 
-@law(
-    "A mass that is less than 5e-7 below top_p has reached it; one that is farther has not.",
-    of="sampling",
-    region="sampling",
-    source=OWN,
-    needs="ops",
-)
+@law("A mass less than 5e-7 below top_p counts as having reached it; one further below does not.")
 def a_mass_just_below_top_p_has_reached_it(subject: Any, draw: Draw) -> None:
-    [row, *_] = weights = weighted(subject, draw, low=2)
+    [row, *_] = weights = draw_weights(subject, draw, low=2)
     masses = sorted((w * w for w in row), reverse=True)
     count = draw("count", st.integers(1, len(row) - 1))
     reaches = draw("reaches", st.booleans())
@@ -126,17 +132,14 @@ def a_mass_just_below_top_p_has_reached_it(subject: Any, draw: Draw) -> None:
 
 
 def processed(given: np.ndarray, settings: Mapping[str, Any]) -> np.ndarray:
-    """transformers' distribution (b, n)."""
-    theirs = import_module("tinyxp.backends.transformers")
-    return np.asarray(theirs.processors(**settings)(given))
+    """Return transformers' distribution (b, n)."""
+    return np.asarray(reference("decoder").processors(**settings)(given))
 
 
 @law(
-    "transformers' processors give the same distribution, where no logits are equal and no mass is top_p.",
-    of="sampling",
-    region="sampling",
+    "transformers' processors give the same distribution if no logits are equal and no mass equals top_p.",
     source="transformers' TemperatureLogitsWarper, TopKLogitsWarper and TopPLogitsWarper",
-    needs="ops torch transformers",
+    needs="ops reference-decoder",
     is_reference=True,
 )
 def transformers_processors_agree(subject: Any, draw: Draw) -> None:

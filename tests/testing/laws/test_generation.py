@@ -1,0 +1,5 @@
+"""The laws of ``generation``, on NumPy."""
+
+from tests.testing.laws.judged import judge_laws_of
+
+test_law = judge_laws_of("generation")

@@ -1,0 +1,5 @@
+"""The mutants of ``generating``."""
+
+from tests.tools.mutants.judged import judge_mutants_of
+
+test_patches_fit, test_expected_laws, test_detected, test_families = judge_mutants_of("generating")

@@ -1,0 +1,1 @@
+"""Which parts of the array API standard the model uses: a recording namespace and a page."""

@@ -1,0 +1,1 @@
+"""mutmut: what it runs, and the page of what it finds."""
