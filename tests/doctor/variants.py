@@ -49,7 +49,7 @@ def run(v: Variant) -> Points:
 
 
 def evidence_of(config: Config, *keys: str, only: str = "") -> Evidence:
-    """The values in float32 of a side with these faults; all points, or those ending with ``only``."""
+    """A side with these faults, in float32: all points, or those whose names end with ``only``."""
     v = right_variant(config)
     points = run(v.with_faults(*(fault_of(config, key) for key in keys)))
     floats = {name: x.astype(np.float32) for name, x in points.items() if name.endswith(only)}

@@ -16,6 +16,8 @@ from tinyxp.doctor.faults import NumberFault, list_rows
 from tinyxp.doctor.fits.numbers import fit_branch, fit_dropout, fit_factor, fit_number, minimise
 from tinyxp.doctor.fits.values import Fit
 
+ONE_HEAD = replace(LLAMA_SMALL, n_heads=1, n_kv_heads=1)
+
 
 def evidence_with(config: Config, choice: str, value: float) -> Evidence:
     """A side that has this number in the row of a choice."""
@@ -43,7 +45,13 @@ def key_of(fit: Fit | None) -> str:
     [
         (LLAMA_SMALL, "theta", 63496.0, "blocks.0.attn.q_rotated", "theta 63496"),
         (LLAMA_SMALL, "theta", 3e8, "blocks.0.attn.q_rotated", "theta 3e+08"),
-        (replace(LLAMA_SMALL, n_heads=1, n_kv_heads=1), "theta", 777.0, "blocks.1.attn.k_rotated", "theta 777"),
+        (
+            replace(LLAMA_SMALL, n_heads=1, n_kv_heads=1),
+            "theta",
+            777.0,
+            "blocks.1.attn.k_rotated",
+            "theta 777",
+        ),
         (LLAMA_SMALL, "eps", 3e-4, "blocks.1.mlp_norm", "eps 0.0003"),
         (GPT2_SMALL, "eps", 0.02, "final_norm", "eps 0.02"),
         (LLAMA_SMALL, "scaling", 2.5, "blocks.0.attn.q_rotated", "linear scaling by 2.5"),

@@ -63,6 +63,16 @@ def pairs(count: int, seed: int) -> list[Pair]:
     return list(found.values())
 
 
+IN_PAIRS = {
+    "embedding rows shifted by +1": ("vocabulary rows shifted by +1",),
+    "head rows shifted by +1": ("vocabulary rows shifted by +1",),
+    "k rows interleaved": ("k weight rows interleaved",),
+    "q rows interleaved": ("q weight rows interleaved",),
+    "vocabulary rows shifted by +1": ("embedding rows shifted by +1",),
+}
+"""Keys that a fault may have too, if the other fault of a pair changes what else is shifted or biased."""
+
+
 def kind(planted: Planted) -> str:
     """The first of ``KINDS`` that its key has, else the key."""
     return next((kind for kind in KINDS if re.search(kind, planted.key)), planted.key)
@@ -101,8 +111,12 @@ def named(pair: Pair, found: Diagnosis) -> bool:
         replace(found.causes[0], keys=(key,), blocks=None if set(every) <= where else tuple(sorted(where)))
         for key, where in places.items()
     ]
-    both = (any(is_named(planted, cause) for cause in singles) for planted in (pair.port, pair.file))
-    return all(both) and len(singles) <= 3
+
+    def is_among(planted: Planted) -> bool:
+        keys = (planted.key, *IN_PAIRS.get(planted.key, ()))
+        return any(is_named(planted._replace(key=key), cause) for key in keys for cause in singles)
+
+    return is_among(pair.port) and is_among(pair.file) and len(singles) <= 3
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)

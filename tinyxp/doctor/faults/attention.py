@@ -358,11 +358,15 @@ def change_softmax(
     def wrap(kernel: Kernel, ctx: Context) -> Kernel:
         def attention(q: Any, k: Any, v: Any, visible: Any, *, xp: Namespace, tap: Tap = ops.untapped) -> Any:
             raw: list[Any] = []
+            masked: list[Any] = []
 
             def inner(name: str, x: Any) -> Any:
                 if name == "scores":
                     raw.append(tap(name, x))
-                    return scores(raw[0], visible)
+                    masked.append(scores(raw[0], visible))
+                    return masked[0]
+                # A plain softmax gives NaN to all of a row that holds one; the model's own does not.
+                x = np.where(np.isnan(masked[0]).any(axis=-1, keepdims=True), np.nan, x)
                 return tap(name, x if weights is None else weights(x, raw[0], visible))
 
             return kernel(q, k, v, np.ones_like(visible), xp=xp, tap=inner)

@@ -154,6 +154,8 @@ def fit_branch(evidence: Evidence, v: Variant, point: str) -> Fit | None:
     x = np.where(values.counts, values.right, 0.0) - branch
     y = np.where(values.counts, values.theirs, 0.0)
     both = np.stack([x.ravel(), branch.ravel()], axis=1)
+    if not np.isfinite(both).all():
+        return None
     (stream, times), *_ = np.linalg.lstsq(both, y.ravel(), rcond=None)
     error = evidence.error(point, stream * x + times * branch)
     if error.is_fault or (abs(stream - 1.0) < 1e-3 and abs(times - 1.0) < 1e-3):
