@@ -111,7 +111,8 @@ def unplanted() -> str:
     for key, choice in sorted(faults.items()):
         if key not in planted and choice not in ("ids", "layers"):
             groups.setdefault(choice or "parameters, dtypes", []).append(key)
-    lines = [f"- {choice}: {', '.join(keys)}" for choice, keys in sorted(groups.items())]
+    lines = ["| choice | faults |", "|---|---|"]
+    lines += [f"| {choice} | {', '.join(keys)} |" for choice, keys in sorted(groups.items())]
     head = (
         "\n## Known to the doctor, not planted\n\nThe doctor tries these faults too, besides tokens in front "
         "and other orders of layers.\n\n"
