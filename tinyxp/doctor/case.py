@@ -1,4 +1,4 @@
-"""What a diagnosis is made of: the trusted side, the side in doubt, and its values."""
+"""The case of a diagnosis: the trusted side, the side in doubt, and its values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tinyxp.doctor.verdicts import Comparison
 
 
 class Case(NamedTuple):
-    """One side in doubt, held against the weights of the other."""
+    """One side in doubt, compared with the weights of the other."""
 
     comparison: Comparison
     base: Side

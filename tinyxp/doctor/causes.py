@@ -13,7 +13,7 @@ from tinyxp.doctor.finding import Finding
 MANY = 4
 """From so many parameters on that are not the trusted side's, the side has another model's weights."""
 LEAST = 0.1
-"""The part of the error that a fault must explain to be named where nothing explains all of it."""
+"""The part of the error that the closest fault must explain to be named."""
 
 
 def build_causes(

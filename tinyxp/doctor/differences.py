@@ -1,4 +1,4 @@
-"""What two models are made of, and where that differs: fields of the config, parameters."""
+"""The differences of two models: fields of the config, and parameters."""
 
 from __future__ import annotations
 

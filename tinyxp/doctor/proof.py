@@ -99,7 +99,7 @@ def points_showing(name: str) -> set[str]:
 
 
 def _agrees(case: Case, trace: Trace, *, after: str | None) -> bool:
-    """Whether a trace is right but for rounding, from a point on."""
+    """Whether a trace is right except for rounding, from a point on."""
     trace = Trace(trace.points, case.dtype)
     shapes, (errors,) = measure_errors(case.weights, case.batch, [trace])
     names = [name for name in shapes if name in trace.points]

@@ -11,7 +11,7 @@ from tinyxp.doctor.variant import Variant
 
 
 def fit_mask(evidence: Evidence, v: Variant, point: str) -> Fit | None:
-    """Attention that is right but for the keys that each query sees."""
+    """Attention that is right except for the keys that each query sees."""
     scores = evidence.points.get(point.removesuffix("weights") + "scores")
     if kind(point) != "attn.weights" or scores is None:
         return None
