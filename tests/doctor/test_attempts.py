@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.doctor.models import LLAMA_SMALL
+from tests.doctor.test_location import evidence_from
 from tests.doctor.test_question import LIST, ask
-from tests.doctor.test_where import evidence_from
 from tests.doctor.variants import evidence_of, fault_of, right_variant
 from tinyxp.doctor.attempts import answer, blame_weights, find_at_one_point, find_moved_layers, rank_solved
 from tinyxp.doctor.evidence import Evidence

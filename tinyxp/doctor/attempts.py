@@ -10,11 +10,11 @@ from tinyxp.doctor.faults import Fault, Scope
 from tinyxp.doctor.faults.matrices import MATRICES
 from tinyxp.doctor.finding import Faults, Finding
 from tinyxp.doctor.fits import FITS, find_other_weights, fit_layer_order
+from tinyxp.doctor.location import locate
 from tinyxp.doctor.pair_order import FirstToken, pairs_of_one_step, pairs_of_segment
 from tinyxp.doctor.points import block_of, kind
 from tinyxp.doctor.question import Question, rms_at, without_narrow
 from tinyxp.doctor.variant import Variant
-from tinyxp.doctor.where import locate
 
 Answer = tuple[Finding, Variant]
 Tried = Mapping[Faults, Errors]

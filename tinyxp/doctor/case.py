@@ -1,4 +1,4 @@
-"""What a diagnosis examines: the trusted side, the side in doubt, and its values."""
+"""The case of a diagnosis: the trusted side, the side in doubt, and its values."""
 
 from __future__ import annotations
 

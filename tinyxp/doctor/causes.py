@@ -13,19 +13,26 @@ from tinyxp.doctor.finding import Finding
 MANY = 4
 """From so many parameters on that are not the trusted side's, the side has another model's weights."""
 LEAST = 0.1
-"""The part of the error that a fault must explain to be named if nothing explains all of it."""
+"""The part of the error that the closest fault must explain to be named."""
 
 
-def build_causes(case: Case, findings: Sequence[Finding], agrees_after: bool) -> list[Cause]:
-    """A cause for each finding; many other weights are one cause."""
-    causes = [_build(case, finding, agrees_after) for finding in findings]
+def build_causes(
+    case: Case, findings: Sequence[Finding], *, agrees_after: bool, is_proved: bool = False
+) -> list[Cause]:
+    """A cause for each finding; many other weights are one cause.
+
+    ``agrees_after``: the trusted model with all of them agrees with the side. ``is_proved``: so does the side
+    itself once what they change is corrected.
+    """
+    certain = Confidence.PROVED if is_proved else Confidence.CERTAIN
+    causes = [_build(case, finding, agrees_after, certain) for finding in findings]
     other = [cause for cause in causes if any(key.startswith("other weights") for key in cause.keys)]
     if len(other) < MANY:
         return causes
     return [_of_other_model(case, other), *(cause for cause in causes if cause not in other)]
 
 
-def _build(case: Case, finding: Finding, agrees_after: bool) -> Cause:
+def _build(case: Case, finding: Finding, agrees_after: bool, certain: Confidence) -> Cause:
     faults = finding.faults
     sentence = "; ".join(f.says.format(it=case.it, its=f"{case.it}'s") for f in faults)
     if finding.only:
@@ -36,7 +43,7 @@ def _build(case: Case, finding: Finding, agrees_after: bool) -> Cause:
         "; ".join(dict.fromkeys(f.fix for f in faults)),
         finding.point,
         finding.points,
-        _confidence(case, finding, agrees_after),
+        certain if _is_certain(case, finding, agrees_after) else _guess(finding),
         finding.blocks,
         finding.before.distance,
         finding.after.distance,
@@ -46,13 +53,17 @@ def _build(case: Case, finding: Finding, agrees_after: bool) -> Cause:
     )
 
 
-def _confidence(case: Case, finding: Finding, agrees_after: bool) -> Confidence:
+def _guess(finding: Finding) -> Confidence:
+    return Confidence.LIKELY if finding.faults else Confidence.UNKNOWN
+
+
+def _is_certain(case: Case, finding: Finding, agrees_after: bool) -> bool:
     if not finding.faults:
-        return Confidence.UNKNOWN
+        return False
     is_guess = any(f.narrow or f.key.startswith(("other weights", "head not tied")) for f in finding.faults)
     is_nan = not np.isfinite(case.points[finding.point]).any()  # many faults end in NaN
     is_exact = agrees_after or not finding.after.is_fault
-    return Confidence.CERTAIN if is_exact and not is_guess and not is_nan else Confidence.LIKELY
+    return is_exact and not is_guess and not is_nan
 
 
 def _unexplained(case: Case, finding: Finding) -> str:

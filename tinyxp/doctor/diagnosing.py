@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +11,11 @@ from tinyxp.doctor.batches import choose_batch
 from tinyxp.doctor.case import Case
 from tinyxp.doctor.causes import build_causes
 from tinyxp.doctor.comparison import compare_traces
-from tinyxp.doctor.diagnosis import Cause, Confidence, Diagnosis
-from tinyxp.doctor.differences import config_differences, parameter_differences
+from tinyxp.doctor.diagnosis import Cause, Diagnosis
+from tinyxp.doctor.differences import ParameterDifferences, config_differences, parameter_differences
 from tinyxp.doctor.distance import Distance
 from tinyxp.doctor.evidence import Evidence
-from tinyxp.doctor.proof import prove
+from tinyxp.doctor.proof import Proof, prove
 from tinyxp.doctor.search import Explanation, explain
 from tinyxp.doctor.side_checks import check_dtype, check_front_token, check_random, check_width
 from tinyxp.doctor.specs import as_side
@@ -71,34 +69,28 @@ def _examine(case: Case, seconds: float) -> Diagnosis:
     reads_checkpoint = case.side.reads_checkpoint
     explanation = explain(evidence, seconds=seconds, reads_checkpoint=reads_checkpoint)
     check = _check(evidence, explanation)
-    causes += build_causes(case, explanation.findings, check.agrees)
     different = parameter_differences(case.base, case.side)
     notes += [different.describe(case.it)] if different else []
-    proof = None
-    if causes and all(cause.keys for cause in causes):
-        points = [point for finding in explanation.findings for point in finding.points]
-        proof = prove(case, points, different)
-    if proof is not None:
-        causes = _proved(causes)
-    said = "" if proof is None else proof.describe(case.it, case.other)
+    proof = _prove(case, explanation, different)
+    causes += build_causes(case, explanation.findings, agrees_after=check.agrees, is_proved=proof is not None)
     return Diagnosis(
         comparison,
         tuple(causes),
         check.before,
         check.after,
         check.agrees,
-        said,
+        "" if proof is None else proof.describe(case.it, case.other),
         tuple(notes),
         explanation.ran_out,
     )
 
 
-def _proved(causes: Sequence[Cause]) -> list[Cause]:
-    """The causes, those that were certain now proved."""
-    return [
-        replace(cause, confidence=Confidence.PROVED) if cause.confidence is Confidence.CERTAIN else cause
-        for cause in causes
-    ]
+def _prove(case: Case, explanation: Explanation, different: ParameterDifferences) -> Proof | None:
+    """The proof, if every point that differs is explained."""
+    findings = explanation.findings
+    if not findings or not all(finding.faults for finding in findings):
+        return None
+    return prove(case, [point for finding in findings for point in finding.points], different)
 
 
 class _Check(NamedTuple):

@@ -1,4 +1,4 @@
-"""Differences of two models: fields of the config, parameters."""
+"""The differences of two models: fields of the config, and parameters."""
 
 from __future__ import annotations
 

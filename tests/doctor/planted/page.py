@@ -22,9 +22,10 @@ from .test_pairs import PAIRS, Pair, diagnosed, named
 BACKENDS = ("numpy", "torch", "jax")
 HEAD = """# Planted faults
 
-Each row is one fault, planted by itself in a small GPT-2 or Llama (three layers, width 32). It is in the
-files of a checkpoint, or in a port in PyTorch, NumPy or JAX that shares no code with this project (in
+Each row is one fault, planted by itself in a small GPT-2 or Llama (three layers, width 32). It is planted in
+the files of a checkpoint, or in a port in PyTorch, NumPy or JAX that shares no code with this project (in
 `tests/doctor/planted`).
+
 The right model is the trusted side, on NumPy, PyTorch and JAX in turn. Faulty files run on the same backend,
 ports in their own library. `tinyxp diff` must see the fault first where it was planted and judge it a fault,
 and `tinyxp diagnose` must name it first. The column of times is the error as a multiple of the rounding
@@ -111,11 +112,12 @@ def unplanted() -> str:
     for key, choice in sorted(faults.items()):
         if key not in planted and choice not in ("ids", "layers"):
             groups.setdefault(choice or "parameters, dtypes", []).append(key)
-    lines = ["| choice | faults |", "|---|---|"]
-    lines += [f"| {choice} | {', '.join(keys)} |" for choice, keys in sorted(groups.items())]
+    lines = [
+        f"- {choice}: {', '.join(f'`{key}`' for key in keys)}" for choice, keys in sorted(groups.items())
+    ]
     head = (
-        "\n## Known to the doctor, not planted\n\nThe doctor tries these faults too, besides tokens in front "
-        "and other orders of layers.\n\n"
+        "\n## Known to the doctor, not planted\n\nThe doctor also tries these faults, tokens in front of the "
+        "ids, and other orders of layers.\n\n"
     )
     return head + "\n".join(lines)
 

@@ -29,8 +29,8 @@ See = Callable[[str, Any], np.ndarray]
 class Place:
     """What a tap may read: the values computed so far, and what computes them.
 
-    ``points`` maps the kind of a trace point to its value. Also, ``input`` is what the block reads, and
-    ``tokens`` are the rows of the embedding.
+    ``points`` maps the kind of a trace point to its value. It also has ``input``, which the block reads, and
+    ``tokens``, the rows of the embedding.
     """
 
     ctx: Context

@@ -65,7 +65,7 @@ class NumberFault:
         return Fault(key, says, self.fix, self.points, self.change(value), self.choice, rank)
 
     def faults(self) -> Iterator[Fault]:
-        """The faults with the common values, except the right one."""
+        """The faults with the common values, except for the right one."""
         for value, rank in self.common:
             if not math.isclose(value, self.right, rel_tol=1e-3):
                 yield self.at(value, rank)

@@ -6,8 +6,8 @@ from tests.doctor.models import LLAMA_SMALL
 from tests.doctor.test_question import ask
 from tests.doctor.variants import evidence_of, fault_of, right_variant, run
 from tinyxp.doctor.evidence import Evidence, count_faults
+from tinyxp.doctor.location import locate
 from tinyxp.doctor.variant import Variant
-from tinyxp.doctor.where import locate
 
 
 def evidence_from(v: Variant) -> Evidence:

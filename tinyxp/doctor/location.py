@@ -1,4 +1,4 @@
-"""Where a fault is: in every block, in some, or at one kind of point."""
+"""The location of a fault: every block, some of them, or one kind of point."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def locate(question: Question, faults: Faults, wrong: Variant | None = None) -> 
             wrong = wrong.at_point_only(kind(point), v)
             after = evidence.all_errors(wrong)
         elif any(fault.narrow for fault in faults):
-            pass  # its rounding is not imitated exactly: blocks cannot be told apart
+            pass  # its rounding is not imitated exactly: no block differs from another
         elif block_of(point) is not None and helped:
             outside = [name for name in own if block_of(name) is None]
             spilt = count_faults(after, outside) > count_faults(own, outside)
