@@ -17,6 +17,7 @@ from tests.reference import (
     GPT2_CONFIG,
     LLAMA_CONFIG,
     alone,
+    compiled,
     distance,
     drawn,
     filled,
@@ -41,8 +42,7 @@ def chunked(
     params: Params, ids: np.ndarray, mask: np.ndarray | None, cuts: Any, length: int = 12
 ) -> np.ndarray:
     """The logits of ids given in chunks of these lengths."""
-    # Compiling a chunk whole is cheaper on JAX than compiling its operations one by one.
-    extend_by = params.backend.jit(extend) if params.backend.name == "jax" else extend
+    extend_by = compiled(params.backend, extend)
     cache, found, at = new_cache(params, len(ids), length), [], 0
     for cut in cuts:
         part = slice(at, at + cut)
@@ -52,7 +52,19 @@ def chunked(
     return np.concatenate(found, axis=1)
 
 
-@pytest.mark.parametrize("cuts", CUTS, ids=str)
+def cuts_in_float32() -> list[Any]:
+    """Each library and way of cutting. JAX compiles every width: two of the ways wait for ``make test-all``."""
+    return [
+        pytest.param(name, cuts, marks=pytest.mark.rare if name == "jax" and max(cuts) > 7 else ())
+        for name, cuts in itertools.product(("numpy", "torch", "jax", "strict"), CUTS)
+    ]
+
+
+def extend_to_last(params: Params, ids: Any, cache: Any, mask: Any) -> Any:
+    return extend(params, ids, cache, mask=mask, last=True)
+
+
+@pytest.mark.parametrize("backend, cuts", cuts_in_float32(), indirect=["backend"])
 def test_cuts_in_float32(backend: tinyxp.Backend, config: Config, cuts: list[int]) -> None:
     params = filled(config).to(backend.xp, dtype="float32")
     assert distance(chunked(params, TWELVE[:1], None, cuts)[0], alone(config, TWELVE[0])) <= 1e-5
@@ -116,11 +128,11 @@ def test_right_padding_goes_on_from_the_last_real_column(backend: tinyxp.Backend
     params = filled(config).to(backend.xp, dtype="float32")
     ids, mask = TWELVE[:, :5], np.arange(5) < np.array([[5], [3], [1]])
     cache = new_cache(params, 3, 8)
-    logits, cache = extend(params, ids, cache, mask=mask, last=True)
+    logits, cache = compiled(backend, extend_to_last)(params, ids, cache, mask)
     assert tuple(logits.shape) == (3, 1, 11)
     for r, length in enumerate((5, 3, 1)):
         assert distance(host(logits)[r, 0], alone(config, ids[r, :length])[-1]) <= 1e-5
-    logits, _ = extend(params, TWELVE[:, 5:8], cache)
+    logits, _ = compiled(backend, extend)(params, TWELVE[:, 5:8], cache)
     for r, length in enumerate((5, 3, 1)):
         row = np.concatenate([ids[r, :length], TWELVE[r, 5:8]])
         assert distance(host(logits)[r], alone(config, row)[length:]) <= 1e-5
@@ -129,21 +141,21 @@ def test_right_padding_goes_on_from_the_last_real_column(backend: tinyxp.Backend
 def test_last_is_each_rows_last_real_column(backend: tinyxp.Backend, config: Config) -> None:
     params = filled(config).to(backend.xp, dtype="float32")
     mask = np.array([[1, 1, 1, 1, 1], [0, 1, 1, 0, 0], [1, 0, 0, 0, 0]], dtype=bool)
-    whole, _ = extend(params, TWELVE[:, :5], new_cache(params, 3, 8), mask=mask)
-    last, _ = extend(params, TWELVE[:, :5], new_cache(params, 3, 8), mask=mask, last=True)
+    whole, _ = compiled(backend, extend)(params, TWELVE[:, :5], new_cache(params, 3, 8), mask=mask)
+    last, _ = compiled(backend, extend_to_last)(params, TWELVE[:, :5], new_cache(params, 3, 8), mask)
     for r, column in enumerate((4, 2, 0)):
         assert distance(host(last)[r, 0], host(whole)[r, column]) <= 1e-6
 
 
 def test_two_continuations_of_one_cache(backend: tinyxp.Backend, config: Config) -> None:
-    params = filled(config).to(backend.xp, dtype="float32")
-    _, start = extend(params, TWELVE[:1, :5], new_cache(params, 1, 12))
+    params, extend_by = filled(config).to(backend.xp, dtype="float32"), compiled(backend, extend)
+    _, start = extend_by(params, TWELVE[:1, :5], new_cache(params, 1, 12))
     before = [
         host(x).copy() for x in (*start.keys, *start.values, start.real, start.used, start.next_position)
     ]
-    first, _ = extend(params, TWELVE[1:2, :7], start)
-    second, _ = extend(params, TWELVE[2:3, :7], start)
-    again, _ = extend(params, TWELVE[1:2, :7], start)
+    first, _ = extend_by(params, TWELVE[1:2, :7], start)
+    second, _ = extend_by(params, TWELVE[2:3, :7], start)
+    again, _ = extend_by(params, TWELVE[1:2, :7], start)
     after = [host(x) for x in (*start.keys, *start.values, start.real, start.used, start.next_position)]
     assert all(map(np.array_equal, before, after))
     assert np.array_equal(host(first), host(again))
@@ -156,17 +168,18 @@ def test_explicit_positions(backend: tinyxp.Backend, config: Config) -> None:
     params = filled(config).to(backend.xp, dtype="float32")
     positions = np.array([[3, 4, 5, 6, 7], [0, 2, 4, 6, 8], [9, 8, 7, 6, 5]])
     expected = forward(filled(config), TWELVE[:, :5], positions=positions)
-    cache, found = new_cache(params, 3, 8), []
+    extend_by, cache, found = compiled(backend, extend), new_cache(params, 3, 8), []
     for part in (slice(0, 3), slice(3, 5)):
-        logits, cache = extend(params, TWELVE[:, part], cache, positions=positions[:, part])
+        logits, cache = extend_by(params, TWELVE[:, part], cache, positions=positions[:, part])
         found.append(host(logits))
     assert distance(np.concatenate(found, axis=1), expected) <= 1e-5
 
 
 def test_counting_goes_on_after_explicit_positions(backend: tinyxp.Backend) -> None:
     params = filled(GPT2_CONFIG).to(backend.xp, dtype="float32")
-    _, cache = extend(params, TWELVE[:1, :3], new_cache(params, 1, 8), positions=[[4, 5, 6]])
-    logits, _ = extend(params, TWELVE[:1, 3:5], cache)
+    extend_by, positions = compiled(backend, extend), np.array([[4, 5, 6]])
+    _, cache = extend_by(params, TWELVE[:1, :3], new_cache(params, 1, 8), positions=positions)
+    logits, _ = extend_by(params, TWELVE[:1, 3:5], cache)
     expected = forward(filled(GPT2_CONFIG), TWELVE[:1, :5], positions=[[4, 5, 6, 7, 8]])
     assert distance(logits, expected[:, 3:]) <= 1e-5
 
@@ -181,7 +194,7 @@ def test_a_new_cache(backend: tinyxp.Backend) -> None:
         for x in (*cache.keys, *cache.values):
             assert tuple(x.shape) == (3, 1, 7, 4)
             assert x.dtype == params.dtype
-        _, after = extend(params, [[1]] * 3, cache)
+        _, after = compiled(backend, extend)(params, np.ones((3, 1), dtype=np.int64), cache)
         assert after.keys[0].dtype == params.dtype
 
 
@@ -249,7 +262,7 @@ def test_last_is_a_flag() -> None:
 
 def test_learned_positions_run_out(backend: tinyxp.Backend) -> None:
     params = drawn(GPT2_CONFIG).to(backend.xp)
-    _, cache = extend(params, TWELVE[:1], new_cache(params, 1, 24))
+    _, cache = compiled(backend, extend)(params, TWELVE[:1], new_cache(params, 1, 24))
     with pytest.raises(ValueError, match=r"positions: 17 > 16, the max_seq_len"):
         extend(params, TWELVE[:1, :5], cache)
 
@@ -257,8 +270,8 @@ def test_learned_positions_run_out(backend: tinyxp.Backend) -> None:
 def test_padding_does_not_use_up_learned_positions(backend: tinyxp.Backend) -> None:
     """12 columns and 5 more are 17, but only 14 of them are real in the longest row."""
     params = filled(GPT2_CONFIG).to(backend.xp, dtype="float32")
-    _, cache = extend(params, TWELVE[1:], new_cache(params, 2, 17), mask=MASK[1:])
-    logits, _ = extend(params, TWELVE[1:, :5], cache)
+    _, cache = compiled(backend, extend)(params, TWELVE[1:], new_cache(params, 2, 17), mask=MASK[1:])
+    logits, _ = compiled(backend, extend)(params, TWELVE[1:, :5], cache)
     row = np.concatenate([TWELVE[1, 3:], TWELVE[1, :5]])
     assert distance(host(logits)[0], alone(GPT2_CONFIG, row)[9:]) <= 1e-5
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tinyxp
-from tests.reference import GPT2_CONFIG, IDS, LLAMA_CONFIG, distance, drawn, filled, float64_on, host
+from tests.reference import (
+    GPT2_CONFIG,
+    IDS,
+    LLAMA_CONFIG,
+    compiled,
+    distance,
+    drawn,
+    filled,
+    float64_on,
+    host,
+)
 from tinyxp import Config, Params, forward, trace
 
 LLAMA_SHAPES = {
@@ -47,7 +58,7 @@ def test_names_order_and_shapes(backend: tinyxp.Backend) -> None:
 
 def test_shapes_of_the_default_model(backend: tinyxp.Backend) -> None:
     """Four query heads on two of keys and values, head size 8: q and k split, v before it is."""
-    points = trace(tinyxp.init(Config()).to(backend.xp), IDS * 2)
+    points = compiled(backend, trace)(tinyxp.init(Config()).to(backend.xp), np.asarray(IDS * 2))
     shapes = {name: tuple(x.shape) for name, x in points.items()}
     assert shapes["embed"] == (2, 5, 32)
     for i in range(2):
@@ -71,7 +82,8 @@ def test_q_k_and_v_after_the_split(backend: tinyxp.Backend) -> None:
         seen.append((tuple(q.shape), tuple(k.shape), tuple(v.shape)))
         return tinyxp.ops.attention(q, k, v, visible, xp=xp, tap=tap)
 
-    forward(tinyxp.init(Config()).to(backend.xp), IDS * 2, kernels={"attention": attention})
+    run = compiled(backend, partial(forward, kernels={"attention": attention}))
+    run(tinyxp.init(Config()).to(backend.xp), np.asarray(IDS * 2))
     assert seen == [((2, 4, 5, 8), (2, 2, 5, 8), (2, 2, 5, 8))] * 2
 
 
@@ -83,17 +95,16 @@ def test_gpt2_has_neither_rotation_nor_gate() -> None:
 
 
 def test_every_point_has_the_dtype_of_the_parameters(backend: tinyxp.Backend) -> None:
+    ids, mask = np.asarray(IDS), np.asarray([[False] + [True] * 4])
     for config in (LLAMA_CONFIG, GPT2_CONFIG, replace(GPT2_CONFIG, mlp="gelu")):
         with float64_on(backend):
             for dtype in backend.dtypes():
                 if backend.name == "jax" and (dtype == "float16" or config.mlp == "gelu"):
-                    continue  # bfloat16 and the other GELU have said it; a compilation each is dear
-                params = Params(
-                    dict(drawn(replace(config, mlp="gelu_tanh") if config.mlp == "gelu" else config)), config
-                )
-                points = trace(params.to(backend.xp, dtype=dtype), IDS, mask=[[False] + [True] * 4])
-                found = {str(x.dtype).rpartition(".")[2] for x in points.values()}
-                assert found == {dtype}
+                    continue  # bfloat16 and the other GELU cover them; each is one more slow compilation
+                arrays = drawn(replace(config, mlp="gelu_tanh") if config.mlp == "gelu" else config)
+                params = Params(dict(arrays), config).to(backend.xp, dtype=dtype)
+                points = compiled(backend, trace)(params, ids, mask=mask)
+                assert {str(x.dtype).rpartition(".")[2] for x in points.values()} == {dtype}
 
 
 @pytest.mark.parametrize("config", [GPT2_CONFIG, LLAMA_CONFIG], ids=["gpt2", "llama"])
@@ -184,10 +195,10 @@ def test_every_point_can_be_patched(config: Config) -> None:
 def test_tracing_under_jit() -> None:
     jax = pytest.importorskip("jax")
     params = drawn(LLAMA_CONFIG).to(jax.numpy)
-    compiled = jax.jit(trace)(params, np.asarray(IDS))
+    points = jax.jit(trace)(params, np.asarray(IDS))
     eager = trace(drawn(LLAMA_CONFIG), IDS)
-    assert set(compiled) == set(eager)
-    for name, x in compiled.items():
+    assert set(points) == set(eager)
+    for name, x in points.items():
         assert distance(x, eager[name]) <= 1e-5, name
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import tinyxp
-from tests.reference import IDS, LLAMA_CONFIG, array, distance, filled, float64_on, host, libraries
+from tests.reference import (
+    GPT2_CONFIG,
+    IDS,
+    LLAMA_CONFIG,
+    array,
+    distance,
+    filled,
+    float64_on,
+    host,
+    libraries,
+)
 from tinyxp import Config, Params, forward, generate, loss
 
 from .gradients import MASK, TARGETS, check_gradient
@@ -38,13 +49,12 @@ def test_jit(backend: tinyxp.Backend) -> None:
 
 @pytest.mark.parametrize("library", libraries("torch", "jax"))
 def test_value_and_grad(library: str) -> None:
-    backend = tinyxp.backend(library)
-    params = filled(LLAMA_CONFIG).to(backend.xp, dtype="float32")
+    """Uncompiled, of one block: JAX compiles every operation."""
+    backend, exactly = tinyxp.backend(library), one_block(LLAMA_CONFIG)
+    params = exactly.to(backend.xp, dtype="float32")
     value, grads = backend.value_and_grad(loss)(params, IDS, TARGETS, mask=MASK)
-    assert float(host(value)) == pytest.approx(
-        float(loss(filled(LLAMA_CONFIG), IDS, TARGETS, mask=MASK)), abs=2e-6
-    )
-    check_gradient(grads, LLAMA_CONFIG, 1e-5)
+    assert float(host(value)) == pytest.approx(float(loss(exactly, IDS, TARGETS, mask=MASK)), abs=2e-6)
+    check_gradient(grads, exactly, 1e-5)
 
 
 def test_synchronize_returns_what_it_waits_for(backend: tinyxp.Backend) -> None:
@@ -53,7 +63,7 @@ def test_synchronize_returns_what_it_waits_for(backend: tinyxp.Backend) -> None:
 
 
 OTHERS = {"mlx": "float32", "dask": "float64", "ndonnx": "float32", "mparray": "float64"}
-
+SLOW = ("dask", "ndonnx")
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 """Rounding, summed in any order, of one block with logits of size 3."""
@@ -73,8 +83,23 @@ def one_block(config: Config) -> Params:
     return Params({name: x for name, x in filled(config).items() if "blocks.1." not in name}, shallow)
 
 
-def test_forward_on_other_libraries(other: tinyxp.Backend, config: Config) -> None:
-    params, dtype = one_block(config), OTHERS[other.name]
+def slow(test: Callable[..., None]) -> Callable[..., None]:
+    """Run the test on the libraries that take seconds with ``make test-all`` alone."""
+    marked = [pytest.param(name, marks=pytest.mark.rare) if name in SLOW else name for name in OTHERS]
+    return pytest.mark.parametrize("other", marked, indirect=True)(test)
+
+
+def test_forward_on_other_libraries(other: tinyxp.Backend) -> None:
+    check_forward(other, one_block(LLAMA_CONFIG))
+
+
+@slow
+def test_forward_of_gpt2_on_other_libraries(other: tinyxp.Backend) -> None:
+    check_forward(other, one_block(GPT2_CONFIG))
+
+
+def check_forward(other: tinyxp.Backend, params: Params) -> None:
+    dtype = OTHERS[other.name]
     there = params.to(other.xp, dtype=dtype)
     logits = forward(there, [[3, 1, 4]])
     assert other.is_array(logits)
@@ -84,12 +109,14 @@ def test_forward_on_other_libraries(other: tinyxp.Backend, config: Config) -> No
     assert distance(host(found)[:, 1:], expected) <= TOLERANCE[dtype]
 
 
+@slow
 def test_loss_on_other_libraries(other: tinyxp.Backend) -> None:
     params = one_block(LLAMA_CONFIG)
     value = loss(params.to(other.xp, dtype=OTHERS[other.name]), [[3, 1, 4]], [[1, 4, -100]])
     assert float(host(value)) == pytest.approx(float(loss(params, [[3, 1, 4]], [[1, 4, -100]])), abs=2e-6)
 
 
+@slow
 def test_generation_on_other_libraries(other: tinyxp.Backend) -> None:
     params = one_block(LLAMA_CONFIG)
     ids = generate(params.to(other.xp, dtype=OTHERS[other.name]), [[3, 1, 4]], 3)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,7 @@ from tests.reference import (
     IDS,
     LLAMA_CONFIG,
     LLAMA_TIED_CONFIG,
+    compiled,
     distance,
     drawn,
     filled,
@@ -45,38 +49,71 @@ POSITIONS = [[0, 2, 3, 7, 9], [1, 1, 2, 3, 4]]
 REAL = np.array(MASK)
 
 
-@LIBRARIES
+INPUTS: dict[str, list[tuple[Any, dict[str, Any]]]] = {
+    "ids": [(IDS, {})],
+    "one id": [([[7]], {})],
+    "mask": [(TWO, {"mask": MASK})],
+    "positions": [(TWO, {"positions": POSITIONS})],
+    "both": [
+        (TWO, {"mask": MASK, "positions": POSITIONS}),
+        (np.asarray(TWO), {"mask": np.asarray(MASK), "positions": POSITIONS}),
+    ],
+}
+"""Ids and what is given with them; each kind is a compilation on JAX."""
+
+
+@pytest.mark.parametrize("library", libraries("numpy", "torch", "strict"))
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_it_is_forward(library: str, config: Any) -> None:
+    with float64_on(tinyxp.backend(library)):
+        for dtype in tinyxp.backend(library).dtypes():
+            check_it_is_forward(library, config, dtype, [case for cases in INPUTS.values() for case in cases])
+
+
+def jax_cases() -> list[Any]:
+    """Every config, dtype and kind of input, a compilation each.
+
+    ``make test`` runs every dtype of every config, and every kind of input of two configs; ``make test-all`` all.
+    """
+    product = itertools.product(CONFIGS, ("float64", "float32", "bfloat16", "float16"), INPUTS)
+    return [
+        pytest.param(
+            name, dtype, kind, marks=() if kind == "both" or (name, dtype) in EVERY_KIND else pytest.mark.rare
+        )
+        for name, dtype, kind in product
+    ]
+
+
+EVERY_KIND = [("gpt2", "float32"), ("llama", "float32")]
+
+
+@pytest.mark.parametrize("name, dtype, inputs", jax_cases())
+def test_it_is_forward_on_jax(name: str, dtype: str, inputs: str) -> None:
+    pytest.importorskip("jax")
+    with float64_on(tinyxp.backend("jax")):
+        check_it_is_forward("jax", CONFIGS[name], dtype, INPUTS[inputs])
+
+
+def check_it_is_forward(library: str, config: Any, dtype: str, cases: list[Any]) -> None:
     backend = tinyxp.backend(library)
-    with float64_on(backend):
-        for dtype in backend.dtypes():
-            params = drawn(config).to(backend.xp, dtype=dtype)
-            there = {name: host(x).astype(np.float64) for name, x in params.items()}
-            exactly = Params(there, config)
-            compiled = backend.compile(params)
-            for ids, given in (
-                (IDS, {}),
-                (TWO, {"mask": MASK}),
-                (TWO, {"positions": POSITIONS}),
-                (TWO, {"mask": MASK, "positions": POSITIONS}),
-                (np.asarray(TWO), {"mask": np.asarray(MASK)}),
-                ([[7]], {}),
-            ):
-                found, expected = compiled(ids, **given), forward(exactly, ids, **given)
-                assert backend.is_array(found)
-                assert kind(found) == dtype
-                seen = REAL if "mask" in given else np.ones(np.shape(ids), dtype=bool)
-                assert distance(host(found)[seen], expected[seen]) <= TOLERANCE[dtype], (dtype, given)
+    params = drawn(config).to(backend.xp, dtype=dtype)
+    exactly = Params({name: host(x).astype(np.float64) for name, x in params.items()}, config)
+    run = backend.compile(params)
+    for ids, given in cases:
+        found, expected = run(ids, **given), forward(exactly, ids, **given)
+        assert backend.is_array(found)
+        assert kind(found) == dtype
+        seen = REAL if "mask" in given else np.ones(np.shape(ids), dtype=bool)
+        assert distance(host(found)[seen], expected[seen]) <= TOLERANCE[dtype], (dtype, given)
 
 
 @LIBRARIES
 def test_it_is_called_again_with_other_shapes(library: str) -> None:
     backend = tinyxp.backend(library)
-    compiled = backend.compile(filled(LLAMA_CONFIG).to(backend.xp, dtype="float32"))
+    run = backend.compile(filled(LLAMA_CONFIG).to(backend.xp, dtype="float32"))
     for width in (1, 2, 5, 2):
         ids = np.arange(3 * width).reshape(3, width) % 11
-        assert distance(compiled(ids), forward(filled(LLAMA_CONFIG), ids)) <= 1e-5
+        assert distance(run(ids), forward(filled(LLAMA_CONFIG), ids)) <= 1e-5
 
 
 REFUSED: list[tuple[Any, dict[str, Any]]] = [
@@ -130,29 +167,33 @@ def test_torch_keeps_nothing_for_gradients() -> None:
 # Rounding
 
 
-def errors(library: str, config: Any, seed: int) -> tuple[float, dict[str, float]]:
-    """How far float32 logits are from the referee, relative to the largest: the pure path's, the others'."""
+def errors(library: str, config: Any, paths: dict[str, Any], seed: int) -> dict[str, float]:
+    """How far each path's float32 logits are from the referee, relative to the largest."""
     backend = tinyxp.backend(library)
     arrays = {name: x.astype(np.float32) for name, x in random_arrays(config, seed).items()}
     ids = np.random.default_rng(seed).integers(0, config.vocab_size, (3, 9))
     truth = exact(config, {name: x.astype(np.float64) for name, x in arrays.items()}, ids)
     params = Params(arrays, config).to(backend.xp)
     scale = float(np.max(np.abs(truth)))
-
-    def error(logits: Any) -> float:
-        return distance(logits, truth) / scale
-
-    kernels = ops.Kernels(**backend.engine.kernels)
-    with backend.inference():
-        fast = {"kernels": error(forward(params, ids, kernels=kernels))}
-    return error(forward(params, ids)), fast | {"compiled": error(backend.compile(params)(ids))}
+    found = {}
+    for path, run in paths.items():
+        with backend.inference() if path == "kernels" else nullcontext():
+            found[path] = distance(run(params, ids), truth) / scale
+    return found
 
 
 @pytest.mark.parametrize("library", libraries("numpy", "torch", "jax"))
 @pytest.mark.parametrize("number", range(len(POOL)))
 def test_the_fast_path_rounds_hardly_more_than_the_pure_one(library: str, number: int) -> None:
     """Over some weights, since a single case is luck: of each path its largest error."""
-    found = [errors(library, POOL[number], seed) for seed in range(8)]
-    pure = max(error for error, _ in found)
-    for path in found[0][1]:
-        assert max(fast[path] for _, fast in found) <= 2.0 * pure + EPSILON["float32"], path
+    backend = tinyxp.backend(library)
+    kernels = ops.Kernels(**backend.engine.kernels)
+    paths = {
+        "pure": forward,
+        "kernels": compiled(backend, partial(forward, kernels=kernels)),
+        "compiled": lambda params, ids: backend.compile(params)(ids),
+    }
+    found = [errors(library, POOL[number], paths, seed) for seed in range(8)]
+    pure = max(error["pure"] for error in found)
+    for path in paths:
+        assert max(error[path] for error in found) <= 2.0 * pure + EPSILON["float32"], path

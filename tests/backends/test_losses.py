@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tinyxp
-from tests.reference import IDS, LLAMA_CONFIG, LLAMA_TIED_CONFIG, drawn, host, libraries
+from tests.reference import IDS, LLAMA_CONFIG, LLAMA_TIED_CONFIG, compiled, drawn, host, libraries
 from tinyxp import ops
 
 LIBRARIES = libraries("torch", "jax")
@@ -37,23 +39,23 @@ def computed(library: str, dtype: str, f: Any, given: Any, compute: str | None =
     x, weight, targets = given
     with backend.float64():
         pair = [backend.astype(backend.from_numpy(a, dtype=dtype), compute or dtype) for a in (x, weight)]
-        there = backend.from_numpy(targets.astype(backend.index_dtype))
-
-        def loss(pair: Any) -> Any:
-            return f(pair[0], pair[1], there, xp=backend.xp)
-
-        value, gradients = differentiated(library, loss)(tuple(pair))
+        indices = backend.from_numpy(targets.astype(backend.index_dtype))
+        value, gradients = differentiated(library, f)(tuple(pair), indices)
         for x, g in zip(pair, gradients, strict=True):
             assert g.dtype == x.dtype
         assert str(value.dtype).endswith("float64" if (compute or dtype) == "float64" else "float32")
         return [host(a).astype(np.float64) for a in (value, *gradients)]
 
 
+@cache
 def differentiated(library: str, f: Any) -> Any:
-    """f's value and gradients; compiled on JAX, where one operation after another takes seconds."""
+    """f's value and gradients as one function of (x, weight) and targets; each shape is compiled once."""
     backend = tinyxp.backend(library)
-    both = backend.value_and_grad(f)
-    return both if backend.eager else backend.jit(both)
+
+    def loss(pair: Any, targets: Any) -> Any:
+        return f(pair[0], pair[1], targets, xp=backend.xp)
+
+    return compiled(backend, backend.value_and_grad(loss))
 
 
 @pytest.mark.parametrize("rows", [1, 32, 150, 257])
@@ -114,13 +116,14 @@ def test_small_losses_keep_their_digits_and_large_logits_do_not_overflow(library
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("config", [LLAMA_CONFIG, LLAMA_TIED_CONFIG], ids=["untied", "tied"])
 def test_gradients_of_a_models_loss_tied_and_untied(library: str, config: tinyxp.Config) -> None:
-    backend = tinyxp.backend(library)
-    targets = [[1, 4, -100, 5, 9]]
+    """Of one block: the kernel replaces what follows the last."""
+    backend, config = tinyxp.backend(library), replace(config, n_layers=1)
+    ids, targets = np.asarray(IDS), np.asarray([[1, 4, -100, 5, 9]])
     with backend.float64():
         params = drawn(config).to(backend.xp, dtype="float64")
         ours, theirs = (
-            differentiated(library, lambda p, kernels=kernels: tinyxp.loss(p, IDS, targets, kernels=kernels))(
-                params
+            compiled(backend, backend.value_and_grad(partial(tinyxp.loss, kernels=kernels)))(
+                params, ids, targets
             )
             for kernels in ({"linear_cross_entropy": kernel(library)}, None)
         )

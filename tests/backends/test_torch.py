@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 def test_func_grad(config: Config) -> None:
     params = filled(config).to(torch)
     grads = torch.func.grad(loss)(params, IDS, TARGETS, mask=MASK)
-    check_gradient(grads, config, 1e-7)
+    check_gradient(grads, filled(config), 1e-7)
 
 
 def test_autograd(config: Config) -> None:

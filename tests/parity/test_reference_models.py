@@ -13,7 +13,16 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tests.reference import GPT2_CONFIG, IDS, LLAMA_CONFIG, LLAMA_TIED_CONFIG, filled, float64_on, host
+from tests.reference import (
+    GPT2_CONFIG,
+    IDS,
+    LLAMA_CONFIG,
+    LLAMA_TIED_CONFIG,
+    compiled,
+    filled,
+    float64_on,
+    host,
+)
 from tinyxp import Config, Params
 
 
@@ -61,16 +70,19 @@ def printed(request: pytest.FixtureRequest) -> Printed:
 
 
 def check(printed: Printed, params: Params, tolerance: float) -> None:
-    logits = host(tinyxp.forward(params, IDS))[0]
+    backend = params.backend
+    ids = np.asarray(IDS)
+    logits = host(compiled(backend, tinyxp.forward)(params, ids))[0]
     assert np.max(np.abs(logits[-1, :5] - printed.logits)) <= tolerance
     assert logits[-1].argmax() == printed.argmax
 
-    loss = host(tinyxp.loss(params, [IDS[0][:-1]], [IDS[0][1:]]))
+    loss = host(compiled(backend, tinyxp.loss)(params, ids[:, :-1], ids[:, 1:]))
     assert abs(float(loss) - printed.loss) <= tolerance
 
+    extend = compiled(backend, tinyxp.extend)
     cached, cache = [], tinyxp.new_cache(params, 1, len(IDS[0]))
     for token in IDS[0]:
-        step, cache = tinyxp.extend(params, [[token]], cache)
+        step, cache = extend(params, np.asarray([[token]]), cache)
         cached.append(host(step)[0, 0])
     assert np.max(np.abs(cached[-1][:5] - printed.logits)) <= tolerance
     assert np.max(np.abs(np.stack(cached) - logits)) <= tolerance
@@ -88,7 +100,7 @@ def test_float64(backend: tinyxp.Backend, printed: Printed) -> None:
         params = filled(printed.config).to(backend.xp)
         assert str(params["embed.weight"].dtype).endswith("float64")
         check(printed, params, printed.digits)
-        logits = host(tinyxp.forward(params, IDS))
+        logits = host(compiled(backend, tinyxp.forward)(params, np.asarray(IDS)))
         # Float64 rounding alone lies between two backends.
         assert np.max(np.abs(logits - tinyxp.forward(filled(printed.config), IDS))) <= 1e-14
 
