@@ -148,7 +148,7 @@ def kill_matrix(
 
 
 def try_idle_laws(matrix: Matrix, *, max_examples: int = EXAMPLES) -> Matrix:
-    """Return the matrix with each law that kills nothing tried on all mutants, up to the first that it kills."""
+    """Try each law that kills nothing on all mutants, up to the first that it kills."""
     killed_by = {fate.mutant.name: list(fate.killers) for fate in matrix.fates}
     busy = {name for names in killed_by.values() for name in names}
     idle = [LAWS[name] for name in matrix.laws if name not in busy]
