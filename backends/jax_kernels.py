@@ -119,3 +119,6 @@ def reference_attention(
     q, k, v = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
     mask = jnp.broadcast_to(visible, (q.shape[0], 1, q.shape[1], k.shape[1]))
     return jnp.swapaxes(jax.nn.dot_product_attention(q, k, v, mask=mask), 1, 2)
+
+
+reference_attention.precision = "float32"  # of its softmax, for any dtype

@@ -11,7 +11,7 @@ from tinyxp.cli.progress import loading
 from tinyxp.testing import select
 
 from . import page
-from .matrix import UNAFFECTED, kill_matrix
+from .matrix import UNAFFECTED, kill_matrix, try_idle_laws
 from .mutant_registry import MUTANTS
 
 STYLES = {"text": page.text, "markdown": page.markdown, "json": page.as_json}
@@ -35,6 +35,8 @@ def judge_laws(pattern: str, max_examples: int, style: str, *, scope: str = "all
         ),
         "judging",
     )
+    if scope == "region":
+        matrix = try_idle_laws(matrix, max_examples=max_examples)
     click.echo(STYLES[style](matrix))
     return int(bool(matrix.survivors or matrix.copy))
 

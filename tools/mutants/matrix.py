@@ -147,6 +147,20 @@ def kill_matrix(
     return Matrix(tuple(Fate(mutant, broken_by[mutant.name]) for mutant in chosen), broken_by[None], names)
 
 
+def try_idle_laws(matrix: Matrix, *, max_examples: int = EXAMPLES) -> Matrix:
+    """Try each law that kills nothing on all mutants, up to the first that it kills."""
+    killed_by = {fate.mutant.name: list(fate.killers) for fate in matrix.fates}
+    busy = {name for names in killed_by.values() for name in names}
+    idle = [LAWS[name] for name in matrix.laws if name not in busy]
+    for law in idle:
+        for fate in matrix.fates:
+            if breaks(load_subject(fate.mutant.name), law, max_examples):
+                killed_by[fate.mutant.name].append(law.name)
+                break
+    fates = tuple(Fate(fate.mutant, tuple(killed_by[fate.mutant.name])) for fate in matrix.fates)
+    return Matrix(fates, matrix.copy, matrix.laws)
+
+
 def _killers(
     name: str | None, *, laws: Sequence[str], max_examples: int, scope: str
 ) -> tuple[str | None, tuple[str, ...]]:

@@ -12,8 +12,9 @@ from .matrix import Fate, Matrix
 INTRODUCTION = """# Mutants
 
 Each mutant is this decoder with one mistake that people make, planted by a change of its source. It must
-break a law of the region that the mistake is in. Only the laws of that region are tried here;
-`python -m tools.mutants --scope all` tries all of them. `make mutants` writes this page.
+break a law of the region that the mistake is in. Only the laws of that region are tried here.
+A law that kills none of them is tried on all mutants, up to the first that it kills.
+`python -m tools.mutants --scope all` tries everything. `make mutants` writes this page.
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 from tinyxp.testing import LAWS, judge
 from tools import mutants
 from tools.mutants import MUTANTS, kill_matrix
-from tools.mutants.matrix import killers
+from tools.mutants.matrix import Fate, Matrix, killers, try_idle_laws
 from tools.mutants.page import as_json, markdown, text
 
 
@@ -62,3 +62,11 @@ def test_scopes() -> None:
     assert killers(MUTANTS["mask-missing"], laws[1:], scope="first") == ("prefix-invariance",)
     assert killers(MUTANTS["mask-missing"], laws[2:], scope="first") == ()
     assert killers(MUTANTS["mask-missing"], laws, scope="region") == ("causality", "prefix-invariance")
+
+
+def test_a_law_that_is_idle_in_its_region_is_tried_on_other_mutants() -> None:
+    wrong, other = MUTANTS["mask-missing"], MUTANTS["loss-in-bits"]
+    names = ("causality", "heads-attend", "loss-is-cross-entropy", "erf-is-the-error-function")
+    matrix = Matrix((Fate(other, ("loss-is-cross-entropy",)), Fate(wrong, ("causality",))), (), names)
+    fates = try_idle_laws(matrix, max_examples=10).fates
+    assert [fate.killers for fate in fates] == [("loss-is-cross-entropy",), ("causality", "heads-attend")]

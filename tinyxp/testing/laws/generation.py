@@ -171,7 +171,7 @@ def check_drawn(
             low, high = sum(p[:found]), sum(p[: found + 1])
             if found >= len(p) or p[found] == 0.0 or not low - slack <= u <= high + slack:
                 raise AssertionError(
-                    f"row {r} continues with {found} at step {step}, where u is {u} and the cumulative "
+                    f"row {r} continues with {found} at step {step}; u is {u} and the cumulative "
                     f"distribution {np.cumsum(p).tolist()}"
                 )
 

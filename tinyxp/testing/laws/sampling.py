@@ -158,7 +158,7 @@ def among_others(few: list[float]) -> np.ndarray:
 
 @law(
     "Logits in half precision are sampled in at least float32.",
-    source="float16 and bfloat16 hold three digits and two: a running sum of them stands still",
+    source="float16 and bfloat16 have three digits and two: a running sum in them stops growing",
 )
 def half_precision_is_widened(subject: Any, draw: Draw) -> None:
     given = scores(subject, draw, magnitude=3.0)

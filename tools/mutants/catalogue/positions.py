@@ -120,7 +120,7 @@ mutant(
     "Wavelengths are 1 / frequency: the factor 2 pi is missing.",
     Patch("rope", "frequency / (2.0 * math.pi)", "frequency"),
     region="positions",
-    killers="rotary-angles",
+    killers="rotary-frequencies rotary-angles",
     families="llama",
 )
 mutant(
