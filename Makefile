@@ -10,9 +10,9 @@ GENERATE := $(BIN)/tinyxp generate "$$STORY" -m $(SMOLLM2) -n $(TOKENS) --stats
 
 # Two processes share the tests, since single operations on tiny arrays leave a second core idle.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TINYXP_TEST_SMOLLM2=$(abspath $(SMOLLM2)) \
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo demo-smollm2 demo-all test test-long lint check conformance mutants bench bench-check docs clean
+.PHONY: demo demo-smollm2 demo-all test test-all test-long lint check conformance mutants bench bench-check docs clean
 .DELETE_ON_ERROR:
 
 # The model that comes with the package; on a terminal the command shows the prompt itself.
@@ -36,8 +36,12 @@ demo-all: .venv/frameworks $(SMOLLM2)
 test: lint $(SMOLLM2)
 	$(PYTEST)
 
+# Also what is marked as rare: slow libraries, and combinations that JAX compiles one by one.
+test-all: lint $(SMOLLM2)
+	$(PYTEST) -m ''
+
 test-long: .venv/test $(SMOLLM2)
-	HYPOTHESIS_PROFILE=long $(PYTEST)
+	HYPOTHESIS_PROFILE=long $(PYTEST) -m ''
 
 check: .venv/test
 	$(BIN)/tinyxp check

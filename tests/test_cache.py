@@ -53,7 +53,7 @@ def chunked(
 
 
 def cuts_in_float32() -> list[Any]:
-    """Each library and way of cutting. JAX compiles every width: two of the ways wait for ``make test-all``."""
+    """Each library and way of cutting. JAX compiles every width, so two ways wait for ``make test-all``."""
     return [
         pytest.param(name, cuts, marks=pytest.mark.rare if name == "jax" and max(cuts) > 7 else ())
         for name, cuts in itertools.product(("numpy", "torch", "jax", "strict"), CUTS)

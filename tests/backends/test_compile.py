@@ -73,7 +73,8 @@ def test_it_is_forward(library: str, config: Any) -> None:
 def jax_cases() -> list[Any]:
     """Every config, dtype and kind of input, a compilation each.
 
-    ``make test`` runs every dtype of every config, and every kind of input of two configs; ``make test-all`` all.
+    ``make test`` runs every dtype of every config, and every kind of input of two.
+    ``make test-all`` runs them all.
     """
     product = itertools.product(CONFIGS, ("float64", "float32", "bfloat16", "float16"), INPUTS)
     return [

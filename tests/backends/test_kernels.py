@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from contextlib import nullcontext
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tinyxp
-from tests.reference import IDS, array, distance, filled, float64_on, host, kind, libraries
+from tests.reference import IDS, array, compiled, distance, filled, float64_on, host, kind, libraries
 from tinyxp import Config, forward, ops
 from tinyxp.dtypes import EPSILON
 from tinyxp.engine import new_decoder
@@ -38,7 +39,14 @@ def call(library: str, name: str, arguments: list[np.ndarray], dtypes: list[str]
         array(backend, x.copy(), dtype if x.dtype == float else None)
         for x, dtype in zip(arguments, dtypes, strict=True)
     ]
-    return backend.engine.kernels[name](*there, **settings, xp=backend.xp)
+    return kernel(library, name, **settings)(*there)
+
+
+@cache
+def kernel(library: str, name: str, **settings: Any) -> Any:
+    """The kernel with its settings, compiled whole on JAX, which compiles operations one by one otherwise."""
+    backend = tinyxp.backend(library)
+    return compiled(backend, partial(backend.engine.kernels[name], **settings, xp=backend.xp))
 
 
 def rounded(library: str, x: np.ndarray, dtype: str) -> np.ndarray:

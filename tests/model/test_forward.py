@@ -16,6 +16,7 @@ from tests.reference import (
     LLAMA_CONFIG,
     alone,
     array,
+    compiled,
     distance,
     drawn,
     filled,
@@ -100,7 +101,7 @@ def test_positions_stay_apart_in_bfloat16(backend: tinyxp.Backend) -> None:
 def test_inverse_frequencies(backend: tinyxp.Backend) -> None:
     """At head_dim 8 and theta 1e4: 1, 0.1, 0.01, 0.001; read from what the model does at position 1."""
     params = drawn(Config()).to(backend.xp)
-    points = tinyxp.trace(params, IDS)
+    points = compiled(backend, tinyxp.trace)(params, np.asarray(IDS))
     q = host(points["blocks.0.attn.q"]).reshape(5, 4, 8)[1]
     before, after = q, host(points["blocks.0.attn.q_rotated"])[0, :, 1]
     turned = (after[:, :4] + 1j * after[:, 4:]) / (before[:, :4] + 1j * before[:, 4:])
@@ -162,6 +163,8 @@ def test_a_width_of_one_and_a_single_token(backend: tinyxp.Backend) -> None:
         vocab_size=1, n_layers=1, d_model=2, n_heads=1, n_kv_heads=1, head_dim=2, d_ff=1, max_seq_len=1
     )
     params = drawn(config).to(backend.xp)
-    assert tuple(forward(params, [[0]]).shape) == (1, 1, 1)
-    assert float(host(loss(params, [[0]], [[0]]))) == 0.0
-    assert math.isfinite(float(host(forward(params, [[0]]))[0, 0, 0]))
+    ids = np.asarray([[0]])
+    logits = compiled(backend, forward)(params, ids)
+    assert tuple(logits.shape) == (1, 1, 1)
+    assert math.isfinite(float(host(logits)[0, 0, 0]))
+    assert float(host(compiled(backend, loss)(params, ids, ids))) == 0.0

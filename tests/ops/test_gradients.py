@@ -30,7 +30,7 @@ def gradients(library: str, f: Callable[..., Any], *xs: np.ndarray) -> list[np.n
     def total(*xs: Any) -> Any:
         return f(*xs, xp=backend.xp).sum()
 
-    return [np.asarray(g) for g in jax.grad(total, argnums=tuple(range(len(xs))))(*there)]
+    return [np.asarray(g) for g in jax.jit(jax.grad(total, argnums=tuple(range(len(xs)))))(*there)]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
