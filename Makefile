@@ -12,9 +12,6 @@ GENERATE := $(BIN)/tinyxp generate "$$STORY" -m $(SMOLLM2) -n $(TOKENS) --stats
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TINYXP_TEST_SMOLLM2=$(abspath $(SMOLLM2)) \
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
-PROSE := README.md docs/architecture.md docs/backends.md docs/formats.md docs/install.md docs/library.md docs/testing.md \
-	tools/prose.py examples/faulty_port.py
-
 .PHONY: demo demo-smollm2 demo-all test test-long lint check conformance mutants bench bench-check docs clean
 .DELETE_ON_ERROR:
 
@@ -81,7 +78,7 @@ lint: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m tools.prose $(PROSE)
+	$(BIN)/python -m tools.prose
 
 .venv/core: pyproject.toml constraints.txt
 	@echo 'installing tinyxp into .venv'

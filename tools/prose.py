@@ -33,22 +33,22 @@ LONGEST_AVERAGE = 20
 """Words: of any sentence, and of the sentences of a page on average."""
 
 PHRASES = {
-    r"\bstands?\b(?! (for|alone|by|out)\b)": "say 'is'",
+    r"(?<![-\w])stands?(?![-\w])(?! (for|alone|by|out|still)\b)": "say 'is'",
     r"\blies?\b(?! (between|within)\b)": "say 'is'",
     r"\bmend(s|ed|ing)?\b": "say 'fix'",
     r"\bpart at (?!least|once|a time)|\bparts (at|too)\b": "say 'first difference at', 'differ'",
     r"\b(they|implementations|sides|logits|traces) parts?\b(?! at\b)": "say 'differ'",
     r"\b(is|are|was|were|be) refused\b": "say 'rejected'",
     r"\bby turns\b": "say 'interleaved'",
-    r"\bwhatever\b": "say 'any', or leave it out",
+    r"(?<!,\s)\bwhatever\b": "say 'any', or leave it out",
     r"\bwherever\b": "say 'if', 'when' or 'in every place that'",
     r"\bthe truth\b": "say 'the float64 reference'",
     r"\brudely\b|\ba run that was stopped\b": "say 'an interrupted run'",
     r"\bnobody\b": "say 'no one', or name who",
-    r"\btold\b": "say 'passed', 'given' or 'reported'",
+    r"\btold\b(?! apart\b)": "say 'passed', 'given' or 'reported'",
     r"\b(go|goes|going|gone) on (with|from)\b": "say 'resume' or 'continue'",
     r"\bbut for\b": "say 'except for'",
-    r"\bbesides\b": "say 'also' or 'except'",
+    r"\bbesides[,.]": "say 'also' or 'in addition'",
     r"\bis all that\b": "say 'needs only'",
     r"\bdear to\b": "say 'slow to'",
     r"\bseldom\b": "say 'rarely'",
@@ -63,7 +63,7 @@ PHRASES = {
     r"\bof the caller's\b": "say 'of the caller'",
     r"\bwhere (there (is|are) (none|no|any)|none|nothing|not|asked)\b": "say 'if'",
     r"\b(errors?|raises?|only|None|True|False|except|but|or|\w+Error) where\b": "say 'if' or 'when'",
-    r"^Where [^?]*,[^?]*$": "begin with 'If' or 'When'",
+    r"^Where (?![^,:]*[,:] (and|or|in|if)\b)[^?]*,[^?]*$": "begin with 'If' or 'When'",
 }
 """Phrasings that this project does not use, as patterns, and what to write instead."""
 LEANING = re.compile(r"(The same|As (above|before|for|in)|Likewise|Ditto|See above|Those of)\b")
@@ -72,7 +72,7 @@ LEANING = re.compile(r"(The same|As (above|before|for|in)|Likewise|Ditto|See abo
 _PATTERNS = [
     (re.compile(pattern.replace(" ", r"\s+"), re.IGNORECASE), advice) for pattern, advice in PHRASES.items()
 ]
-_SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+(?=[\"'(`\[*]*[A-Z0-9])")
+_SENTENCE_END = re.compile(r"(?<!e\.g)(?<!i\.e)(?<!\bal)(?<!\.)[.!?][\"')\]]*\s+(?=\S)")
 _WORD = re.compile(r"\b[A-Za-z][A-Za-z'-]+\b|\b[aAI]\b")
 _PRAGMA = re.compile(r"#\s*(type:|noqa|fmt:|ruff:|pragma|!)")
 _ITEM = re.compile(r"^\s*([-*]|\d+\.)\s+")
@@ -92,7 +92,7 @@ class Finding(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """A paragraph, each code span in it one word and each link its text."""
+    """A paragraph, with a sign for each code span and the text of each link."""
 
     text: str
     first: int  # line of the file
@@ -129,7 +129,7 @@ def check(path: Path) -> list[Finding]:
             lengths.append(words)
             if words > LONGEST_SENTENCE:
                 advice = f"{words} words, at most {LONGEST_SENTENCE}: split it"
-                text = " ".join(sentence.split())
+                text = " ".join(sentence.replace("C0de", "...").split())
                 findings.append(Finding(str(path), passage.line(offset), f"{text[:50]}...", advice))
             for pattern, advice in _PATTERNS:
                 for match in pattern.finditer(sentence):
@@ -167,8 +167,8 @@ def _is_indented(line: str, block: list[str]) -> bool:
 
 
 def _without_code(line: str) -> str:
-    """The line with code spans as one word and links as their text, of about the same length."""
-    line = re.sub(r"(`+)(.+?)\1", "Code", line)  # may begin a sentence
+    """The line with a sign for each code span and the text of each link."""
+    line = re.sub(r"(`+)(.+?)\1", "C0de", line)  # which is no word
     return _LINK.sub(r"\1", line)
 
 
@@ -221,15 +221,22 @@ def _messages(tree: ast.Module, docstrings: set[ast.Constant]) -> Iterator[Passa
             text = node.value
         else:
             continue
-        if len(_WORD.findall(text)) >= 4 and not _is_source(text):
+        if len(_WORD.findall(text)) < 4 or _is_source(text):
+            continue
+        if "\n\n" in text:  # a page
+            for passage in page_passages(text):
+                yield passage._replace(first=node.lineno + passage.first - 1)
+        else:
             yield Passage(_without_code(" ".join(text.split())), node.lineno, "message")
 
 
 def _is_source(text: str) -> bool:
-    """Whether a string is a program, a style sheet, a template or a pattern rather than a sentence."""
+    """Whether a string is a program, a style sheet, names or a pattern rather than a sentence."""
     return (
         re.search(
-            r"[;{}]\s*\n|^\s*(def|class|import|from|return|if|for) .*:?$|\\[bwsd]|\w\(\w*\)", text, re.M
+            r"[;{}]\s*\n|^\s*(def|class|import|from|return|if|for) .*:?$|\\[bwsd]|\w\(\w*\)|__\w+__",
+            text,
+            re.M,
         )
         is not None
     )

@@ -1,4 +1,4 @@
-"""Where two implementations of a decoder differ first, whether it matters, and why."""
+"""The first difference of two implementations of a decoder, whether it matters, and why."""
 
 from typing import Any
 

@@ -45,7 +45,7 @@ FEATURES: dict[str, Callable[[Use], bool]] = {
 }
 """What the standard makes optional, or what not every library does well, and the uses that request it."""
 
-INTRODUCTION = """# What the model asks of an array library
+INTRODUCTION = """# What the model needs of an array library
 
 `python -m tools.array_api` writes this page. It runs small models over a namespace that records each
 function, operator, index, attribute and dtype that is requested of it and of its arrays.

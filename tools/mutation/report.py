@@ -27,7 +27,7 @@ SURVIVED = ("survived", "no tests")
 HEAD = """# What mutmut finds
 
 [mutmut](https://mutmut.readthedocs.io) {mutmut} changes every operator, constant, keyword, comparison and
-default of the core, one at a time, and runs the laws and the tests on NumPy {numpy} alone. Of each of the
+default of the core, one at a time. It runs the laws and the tests on NumPy {numpy} only. Of each of the
 packages {packages} it tries {sample} changes, drawn with a fixed seed.
 {caught} of {total} changes ({share:.1f} %) are caught. `make mutants` writes this page, and fails if a change
 of the core survives that is not explained below.
