@@ -15,7 +15,7 @@ from tinyxp.config import Config
 from tinyxp.doctor.distance import round_to
 from tinyxp.doctor.faults.change import Change, Kernel, KernelEdit, edit_attention, edit_rotary
 from tinyxp.doctor.faults.fault import Fault, Row, Scope
-from tinyxp.doctor.faults.narrow import compute_in
+from tinyxp.doctor.faults.few_digits import compute_in
 from tinyxp.model import Context, join_heads, split_heads
 from tinyxp.typing import Array, Namespace, Tap
 

@@ -13,7 +13,7 @@ from tinyxp import ops
 from tinyxp.config import NORMS, Config
 from tinyxp.doctor.faults.change import Change, Kernel, KernelEdit, edit_parameters, replace_kernel
 from tinyxp.doctor.faults.fault import Fault, NumberFault, Row
-from tinyxp.doctor.faults.narrow import compute_in
+from tinyxp.doctor.faults.few_digits import compute_in
 from tinyxp.model import Context
 from tinyxp.typing import Array, Namespace
 

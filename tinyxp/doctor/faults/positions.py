@@ -14,7 +14,7 @@ from tinyxp.config import Config, RopeScaling
 from tinyxp.doctor.distance import round_to
 from tinyxp.doctor.faults.change import Change, PointTap, edit_attention, edit_parameters, edit_rotary
 from tinyxp.doctor.faults.fault import Fault, NumberFault, Row
-from tinyxp.doctor.faults.narrow import narrow
+from tinyxp.doctor.faults.few_digits import narrow
 from tinyxp.doctor.traces import Batch
 from tinyxp.model import split_heads
 

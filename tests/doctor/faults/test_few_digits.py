@@ -7,7 +7,7 @@ import pytest
 
 from tinyxp import ops
 from tinyxp.doctor.distance import round_to
-from tinyxp.doctor.faults.narrow import Narrow, compute_in, narrow, widen
+from tinyxp.doctor.faults.few_digits import Narrow, compute_in, narrow, widen
 
 X = np.random.default_rng(0).normal(size=(3, 8))
 
