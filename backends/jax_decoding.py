@@ -37,7 +37,7 @@ class Stacked(Mapping[str, jax.Array]):
     """
 
     def __init__(self, params: Params) -> None:
-        self.names = list(params)
+        self.names = dict.fromkeys(params)
         self.rest = {name: x for name, x in params.items() if not name.startswith("blocks.")}
         blocks = [params.block(i) for i in range(params.config.n_layers)]
         self.blocks = _stack(blocks)
@@ -45,6 +45,8 @@ class Stacked(Mapping[str, jax.Array]):
     def __getitem__(self, name: str) -> jax.Array:
         if name in self.rest:
             return self.rest[name]
+        if name not in self.names:
+            raise KeyError(name)
         _, i, within = name.split(".", 2)
         return self.blocks[within][int(i)]
 

@@ -270,6 +270,52 @@ def test_no_gradients_says_what_to_use(backend: tinyxp.Backend) -> None:
             backend.value_and_grad(tinyxp.loss)
 
 
+def test_the_advice_about_gradients_imports_nothing() -> None:
+    code = (
+        "import sys, tinyxp\n"
+        "try: tinyxp.backend('numpy').value_and_grad(tinyxp.loss)\n"
+        "except ValueError as error: print(error, 'torch' in sys.modules, 'jax' in sys.modules)\n"
+    )
+    assert run(code).endswith("install a library that has them False False")
+
+
+def test_a_subclass_declares_what_it_can_do() -> None:
+    with pytest.raises(TypeError, match=r"^Compiling has jit, so its compiles must be True$"):
+
+        class Compiling(tinyxp.Backend):
+            def jit(self, f: Any) -> Any:
+                return f
+
+    class Able(tinyxp.Backend):
+        has_gradients = True
+
+        def value_and_grad(self, f: Any) -> Any:
+            return f
+
+    assert Able("able", np).value_and_grad(len) is len
+
+
+def test_an_adapter_that_failed_is_tried_again_and_its_reason_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "acme_late.py").write_text("")
+    install(tmp_path, {"acme_late": "import acme_late\nacme_late.ready\n"})
+    code = """
+import acme_late, tinyxp
+params = tinyxp.init(tinyxp.Config())
+class Array:
+    shape, dtype = (1, 1), "int64"
+for ready in (False, True):
+    if ready:
+        acme_late.ready = True
+    try:
+        tinyxp.forward(params, Array())
+    except ValueError as error:
+        print("has no attribute 'ready'" in str(error))
+"""
+    assert run(code, PYTHONPATH=str(tmp_path)) == "True\nFalse"
+
+
 def test_dtypes_by_name_and_by_object(backend: tinyxp.Backend) -> None:
     for same in ("float32", np.float32, np.dtype("float32"), backend.xp.float32):
         assert backend.dtype(same) == backend.xp.float32

@@ -112,7 +112,7 @@ def check_cache(inputs: Inputs, cache: Cache) -> None:
     """Raise ValueError if a cache belongs to other parameters or rows, or has fewer than t free slots."""
     params, backend, (b, t) = inputs.params, inputs.params.backend, inputs.ids.shape
     if not backend.is_array(cache.real):
-        raise ValueError(f"cache holds no arrays of {backend.name}, which the parameters are of")
+        raise ValueError(f"cache holds no {backend.name} arrays, but the parameters do")
     config, (rows, slots) = params.config, cache.real.shape
     if rows != b:
         raise ValueError(f"ids has {b} rows; the cache has {rows}")

@@ -16,7 +16,7 @@ from tinyxp.inputs import as_kernels
 from tinyxp.joint import lay_together, project
 from tinyxp.model import forward
 from tinyxp.params import Params
-from tinyxp.registry import Backend, available_backends, backend
+from tinyxp.registry import Backend, available_backends
 from tinyxp.typing import Array
 
 Kernel = Callable[..., Any]
@@ -42,7 +42,7 @@ class Engine:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        if backend.has_views:  # then parts of one matrix can be parameters
+        if backend.has_views and self.kernels:  # then parts of one matrix can be parameters
             self.kernels = {"project": project, **self.kernels}
 
     def prepare(self, params: Params) -> Params:
@@ -76,7 +76,10 @@ class Engine:
     def check_int8(self) -> None:
         """Raise ValueError if the library has no product for matrices of eight bits."""
         if not self.has_int8:
-            raise ValueError(f"dtype is 'int8', which {self.backend.name} has no matrix product for")
+            raise ValueError(
+                f"dtype is 'int8', which {self.backend.name} has no matrix product for; "
+                "use a backend whose engine has int8"
+            )
 
 
 def engine_of(backend: Backend) -> Engine:
@@ -85,11 +88,10 @@ def engine_of(backend: Backend) -> Engine:
     return engine
 
 
-def engine_backends() -> list[Backend]:
-    """Return the installed backends that have an engine of their own, those with cheap operations first."""
-    versions = available_backends()
-    names = [name for name in plugins.entries(plugins.ENGINES) if versions.get(name) is not None]
-    return sorted(map(backend, names), key=lambda each: (not each.eager, each.name))
+def engine_names() -> tuple[str, ...]:
+    """Return the default backends that are installed and have an engine of their own, importing none."""
+    versions, engines = available_backends(), plugins.entries(plugins.ENGINES)
+    return tuple(n for n in plugins.DEFAULT_BACKENDS if n in engines and versions.get(n) is not None)
 
 
 def new_decoder(params: Params, batch: int, length: int) -> Decoder:

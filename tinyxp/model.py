@@ -233,9 +233,9 @@ def loss(
     x = tap("embed", embed(inputs.params, inputs.ids, ctx))
     x, _ = run_blocks(inputs.params, x, None, ctx, tap)
     x = tap("final_norm", normalize(inputs.params, "final_norm", x, ctx))
-    weight, bias = head(inputs.params, ctx.config)
+    weight, *bias = (w for w in head(inputs.params, ctx.config) if w is not None)
     mean: Array = ctx.kernels.linear_cross_entropy(
-        x, weight, targets, bias, xp=ctx.xp, linear=ctx.kernels.linear
+        x, weight, targets, *bias, xp=ctx.xp, linear=ctx.kernels.linear
     )
     return mean
 

@@ -43,8 +43,10 @@ def load(group: str, name: str) -> Any:
     try:
         return entry.load()
     except ModuleNotFoundError as error:
+        if error.name is None:  # raised by hand, with advice of its own
+            raise ImportError(f"{kind} {name!r} cannot be loaded: {error}") from error
         aliases = {alias for alias, other in known.items() if other.value == entry.value}
-        missing = str(error.name)
+        missing = error.name
         hint = f": pip install {missing!r}" if missing in aliases else ""
         raise ImportError(f"{kind} {name!r} needs {missing!r}, which is not installed{hint}") from error
     except ValueError:

@@ -20,6 +20,9 @@ from tinyxp import plugins
 from tinyxp.dtypes import DTYPES, dtype_name
 from tinyxp.typing import Array, Namespace
 
+CAPABILITIES = {"jit": "compiles", "value_and_grad": "has_gradients", "join_views": "has_views"}
+"""Methods that only some libraries have -> the flag that says so."""
+
 
 class Backend:
     """One array library: how its arrays come in, go out, move, compile and differentiate.
@@ -43,6 +46,13 @@ class Backend:
     compiles: bool = False
     """Whether ``jit`` compiles."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Hold a subclass to its capabilities: a method that it replaces must not be declared missing."""
+        super().__init_subclass__(**kwargs)
+        for method, capability in CAPABILITIES.items():
+            if method in vars(cls) and not getattr(cls, capability):
+                raise TypeError(f"{cls.__name__} has {method}, so its {capability} must be True")
+
     def __init__(self, name: str, xp: Namespace) -> None:
         self.name = name
         self.xp = xp
@@ -59,7 +69,9 @@ class Backend:
         return plugins.load(plugins.ENGINES, name)(self)
 
     def compile(self, params: Any) -> Callable[..., Array]:
-        """Return ``tinyxp.forward`` for these parameters as fast as the library makes it; see ``Engine``."""
+        """Return a function (ids, *, positions=None, mask=None) -> logits: ``tinyxp.forward`` with these
+        parameters as fast as the library makes it, without gradients. Logits differ by rounding only.
+        """
         return self.engine.compile(params)  # type: ignore[no-any-return]
 
     def on_select(self) -> None:
@@ -141,8 +153,7 @@ class Backend:
 
         Raise ValueError if the library has no gradients (see ``has_gradients``).
         """
-        installed = [name for name, version in available_backends().items() if version is not None]
-        able = [name for name in installed if _has_gradients(name)]
+        able = sorted({adapter.name for adapter in loaded() if adapter.has_gradients})
         advice = f"use {' or '.join(map(repr, able))}" if able else "install a library that has them"
         raise ValueError(f"backend is {self.name!r}, which has no gradients; {advice}")
 
@@ -177,7 +188,7 @@ class Backend:
 
 _loaded: dict[str, Backend] = {}
 _loading: set[str] = set()
-_broken: set[str] = set()
+_broken: dict[str, Exception] = {}
 
 
 def load_imported() -> None:
@@ -190,8 +201,8 @@ def load_imported() -> None:
             continue
         try:
             _load(name)
-        except Exception:
-            _broken.add(name)
+        except Exception as error:
+            _broken[name] = error
 
 
 def _load(name: str) -> Backend:
@@ -240,12 +251,6 @@ def backend(name_or_module: str | Namespace) -> Backend:
     return adapter
 
 
-def _has_gradients(name: str) -> bool:
-    with suppress(ImportError):
-        return backend(name).has_gradients
-    return False
-
-
 def available_backends() -> dict[str, str | None]:
     """Return every known backend's name with the version of its library, or None if it is not installed.
 
@@ -286,13 +291,14 @@ def backend_of(x: object) -> Backend:
     """Return the adapter of the library that x is an array of; ValueError naming x's type for none."""
     owner = owner_of(x)
     if owner is None:
+        _broken.clear()  # a library that was half imported then may be whole now
         load_imported()
         owner = owner_of(x)
     if owner is None:
         known = ", ".join(sorted(plugins.entries(plugins.BACKENDS)))
-        raise ValueError(
-            f"{type(x).__module__}.{type(x).__qualname__} is not an array of a known library: {known}"
-        )
+        failures = "".join(f"; {error}" for error in _broken.values())
+        kind = f"{type(x).__module__}.{type(x).__qualname__}"
+        raise ValueError(f"{kind} is not an array of a known library: {known}{failures}")
     return owner
 
 

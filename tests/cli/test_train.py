@@ -193,7 +193,7 @@ def test_the_default_backend_has_gradients_and_the_cheapest_start() -> None:
 def test_without_a_library_with_gradients_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tinyxp.engine.engine_backends", lambda: [tinyxp.backend("numpy")])
+    monkeypatch.setattr("tinyxp.engine.engine_names", lambda: ("numpy",))
     with pytest.raises(ValueError, match=re.escape("none is installed: pip install 'tinyxp[torch]'")):
         training_backend(None)
 

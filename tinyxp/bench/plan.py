@@ -9,7 +9,7 @@ from pathlib import Path
 from tinyxp.bench.timing import REST
 from tinyxp.checks import as_integer
 from tinyxp.config import PRESETS, Config
-from tinyxp.engine import engine_backends, engine_of
+from tinyxp.engine import engine_names, engine_of
 from tinyxp.formats import load, load_config
 from tinyxp.initialization import init
 from tinyxp.params import Params
@@ -96,4 +96,4 @@ class Plan:
 
 def default_backends() -> tuple[str, ...]:
     """Return the names of the installed backends that have an engine of their own."""
-    return tuple(backend.name for backend in engine_backends())
+    return engine_names()

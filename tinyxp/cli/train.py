@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,16 +85,17 @@ def train(corpus: str, output: Path, resume: bool, **options: Any) -> None:
 def training_backend(name: str | None) -> Backend:
     """Return the backend to train on. Raise ValueError if it has no gradients, or none has."""
     from tinyxp import registry
-    from tinyxp.engine import engine_backends
+    from tinyxp.engine import engine_names
     from tinyxp.model import loss
 
     if name is not None:
         backend = registry.backend(name)
         backend.value_and_grad(loss)
         return backend
-    for backend in engine_backends():
-        if backend.has_gradients:
-            return backend
+    for each in engine_names():
+        with suppress(ImportError):  # one broken library must not hide another
+            if registry.backend(each).has_gradients:
+                return registry.backend(each)
     raise ValueError(
         "training needs a library with gradients, and none is installed: pip install 'tinyxp[torch]'"
     )

@@ -157,7 +157,7 @@ def _import_module(text: str, name: str) -> Any:
 
 
 def _import_file(text: str, name: str) -> Any:
-    """Import a file; what it imports from its own folder is its own too, as another port has others."""
+    """Import a file; modules of its folder are forgotten afterwards: another port may have its own."""
     path = Path(name)
     if not path.is_file():
         raise ValueError(f"{text}: there is no file {name}")

@@ -35,9 +35,7 @@ def attention_faults(config: Config) -> Iterator[Row]:
 
 def mask_faults() -> Iterator[Fault]:
     causal_fix = "let query i see keys 0 to i"
-    convention = (
-        "invert the mask: True means visible in scaled_dot_product_attention, hidden in masked_fill",
-    )[0]
+    convention = "invert the mask: True is visible in scaled_dot_product_attention, hidden in masked_fill"
     masks: tuple[tuple[str, Visible, str, str], ...] = (
         (
             "no causal mask",
