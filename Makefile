@@ -54,12 +54,14 @@ conformance: .venv/test
 			--skips-file tests/conformance/$$library-skips.txt -o xfail_strict=true --max-examples 5 || exit 1; \
 	done
 
-# Named mutants against the laws, then every mutant that mutmut makes of the core against laws and tests.
-# mutmut keeps verdicts when tests change, so it starts afresh.
+# Named mutants against the laws. Then mutmut's changes of the core, and a sample of those of other packages,
+# against laws and tests. mutmut keeps verdicts when tests change, so it starts afresh.
+CORE := $(foreach name,cache joint model ops rope sampling,'tinyxp.$(name).*')
 mutants: .venv/mutation
 	$(BIN)/python -m tools.mutants --style markdown > .cache/mutants.md && mv .cache/mutants.md docs/mutants.md
 	rm -rf mutants
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/mutmut run --max-children 2 > .cache/mutmut.log
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run --max-children 2 $(CORE) > .cache/mutmut.log
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run --max-children 2 $$($(BIN)/python -m tools.mutation.scope) >> .cache/mutmut.log
 	$(BIN)/python -m tools.mutation.report > docs/mutmut.md
 
 # Three runs by turns; nothing else should be running.
@@ -71,6 +73,7 @@ bench-check: .venv/test
 	$(BIN)/python -W ignore -m benchmarks --runs 1 --check
 
 docs: .venv/test
+	$(BIN)/python -m tests.test_readme
 	$(BIN)/python -m tools.catalogue > docs/laws.md
 	$(BIN)/python -m tools.array_api > docs/array-api.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.doctor.planted.page > .cache/faults.md && mv .cache/faults.md docs/faults.md
@@ -79,6 +82,7 @@ lint: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.prose
 
 .venv/core: pyproject.toml constraints.txt
 	@echo 'installing tinyxp into .venv'

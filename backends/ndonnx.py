@@ -1,4 +1,4 @@
-"""ndonnx: arrays that may be traced into an ONNX graph; two of its functions are put right here."""
+"""ndonnx: arrays that may be traced into an ONNX graph; two of its functions are corrected here."""
 
 from __future__ import annotations
 

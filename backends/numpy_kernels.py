@@ -102,7 +102,7 @@ def attention(
     scores = np.matmul(grouped, k.swapaxes(-1, -2)).reshape(b, h, t, s)
     if t > 1 or not visible.all():
         np.copyto(scores, -np.inf, where=~visible)
-    # Where nothing is visible, -inf stays -inf, and the total 0.
+    # If nothing is visible, -inf stays -inf, and the total is 0.
     scores -= np.maximum(np.maximum.reduce(scores, axis=-1, keepdims=True), LOWEST[q.dtype])
     np.exp(scores, scores)
     total = np.add.reduce(scores, axis=-1, keepdims=True)

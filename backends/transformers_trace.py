@@ -108,7 +108,7 @@ def trace(
 
     ``network`` is a GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM of any dtype.
     It runs in eval mode, without gradients, with the arithmetic of its eager attention; if it was loaded with
-    another attention, softmax is in float32 at least. ids (b, t); mask (b, t) is True on real tokens;
+    another attention, softmax is in float32 at least. ids are (b, t). mask (b, t) is True on real tokens.
     positions (b, t) or (1, t) default to counting each row's real tokens from 0. dtypes are the model's own,
     float32 for bfloat16. ``patch`` maps trace points to arrays that replace the computed ones: the run
     continues with them, and they are returned.

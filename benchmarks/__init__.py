@@ -1,1 +1,1 @@
-"""Speed against peers and against this machine's limits: ``python -m benchmarks``, from the repository."""
+"""Speed compared with peers and with the limits of this machine: ``python -m benchmarks``."""

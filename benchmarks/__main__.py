@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: runs the comparisons, and writes, or checks, what is on record."""
+"""``python -m benchmarks``: run the comparisons; record their results, or check them against the record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tinyxp.bench.machine import machine
+from tinyxp.bench.machine import describe_machine
 
 from . import page, singles
 from .contest import result
@@ -19,55 +19,58 @@ from .contests import CONTESTS
 RECORD = Path(__file__).parent / "recorded.json"
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 SLOWER = 1.25
-"""A ratio that exceeds the recorded one by this is reported: noise here is up to some 15 %."""
+"""A ratio that exceeds the recorded one by this factor is reported: noise is up to about 15 %."""
 
 
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--runs", default=3, show_default=True, help="Runs of each comparison, one after another.")
 @click.option("--repeats", default=7, show_default=True, help="Rounds of each run.")
-@click.option("--record", is_flag=True, help="Keep the results, and write the page in docs.")
-@click.option("--check", is_flag=True, help="Exit 1 where a ratio is a quarter above the recorded one.")
+@click.option("--record", is_flag=True, help="Record the results, and write docs/benchmarks.md.")
+@click.option("--check", is_flag=True, help="Exit with 1 if a ratio is a quarter above the recorded one.")
 def main(names: tuple[str, ...], runs: int, repeats: int, record: bool, check: bool) -> None:
-    """Compare with peers and with the machine's limits: NAMES of comparisons, or all of them."""
+    """Run the comparisons NAMES, or all of them."""
     unknown = sorted(set(names) - set(CONTESTS))
     if unknown:
         raise click.BadParameter(f"{', '.join(unknown)}; known are {', '.join(CONTESTS)}")
     recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     if check and not recorded:
-        raise click.UsageError(f"{RECORD} is not there to compare with; --record makes it")
-    found = {name: [] for name in names or CONTESTS}
+        raise click.UsageError(f"{RECORD} does not exist; --record creates it")
+    measured = {name: [] for name in names or CONTESTS}
     for run in range(runs):
-        for name in found:
+        for name in measured:
             click.echo(f"run {run + 1} of {runs}: {name}", err=True)
-            found[name].append(result(CONTESTS[name](), repeats))
-    for name, results in found.items():
+            measured[name].append(result(CONTESTS[name](), repeats))
+    for name, results in measured.items():
         click.echo(page.table(name, results))
     if check:
-        sys.exit(_check(found, recorded["contests"]))
+        sys.exit(_check(measured, recorded["contests"]))
     if record:
-        contests = recorded.get("contests", {}) | found
-        kept = recorded | {"contests": contests, "machine": machine(("numpy", "torch", "jax"), None)}
+        contests = recorded.get("contests", {}) | measured
+        record_data = recorded | {
+            "contests": contests,
+            "machine": describe_machine(("numpy", "torch", "jax"), None),
+        }
         if not names:
-            kept["singles"] = _singles()
-        RECORD.write_text(json.dumps(kept, indent=1) + "\n")
-        PAGE.write_text(page.page(kept))
+            record_data["singles"] = _singles()
+        RECORD.write_text(json.dumps(record_data, indent=1) + "\n")
+        PAGE.write_text(page.page(record_data))
 
 
 def _singles() -> dict[str, Any]:
     gguf, text = singles.environment()
-    found: dict[str, Any] = {"memory": singles.memories(), "compilations": singles.compilations()}
+    rows: dict[str, Any] = {"memory": singles.memories(), "compilations": singles.compilations()}
     if gguf is not None:
-        found["first_token"] = singles.first_token(gguf)
+        rows["first_token"] = singles.first_token(gguf)
     if gguf is not None and text is not None:
-        found["accuracy"] = singles.accuracy(gguf, text)
-    return found
+        rows["accuracy"] = singles.accuracy(gguf, text)
+    return rows
 
 
-def _check(found: dict[str, list[dict[str, Any]]], recorded: dict[str, list[dict[str, Any]]]) -> int:
-    """1 where the median of a ratio exceeds the recorded one's by ``SLOWER``."""
+def _check(measured: dict[str, list[dict[str, Any]]], recorded: dict[str, list[dict[str, Any]]]) -> int:
+    """Return 1 if the median of a ratio exceeds the recorded median by the factor ``SLOWER``, else 0."""
     slower = 0
-    for name, results in found.items():
+    for name, results in measured.items():
         for i, ratio in enumerate(results[0]["ratios"]):
             now = statistics.median(r["ratios"][i]["ratio"] for r in results)
             then = [

@@ -1,4 +1,4 @@
-"""The comparisons: each function makes the models that it needs and returns a Contest."""
+"""The comparisons: each function builds the models that it needs and returns a Contest."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from tinyxp.backends import transformers as peer
 import tinyxp
 from tinyxp import Config, Params
 from tinyxp.bench.limits import product, weights_pass
-from tinyxp.bench.work import ids_of
+from tinyxp.bench.work import draw_ids
 from tinyxp.engine import engine_of, new_decoder
-from tinyxp.joint import joined
 from tinyxp.text.windows import Windows
 from tinyxp.train import Recipe, fit
 
@@ -35,34 +34,34 @@ ARGUMENT = (
 LIBRARIES = ("numpy", "torch", "jax")
 
 
-def of_all(config: Config, dtype: str = "float32") -> dict[str, Params]:
-    """The same random parameters in each library, as it decodes them fastest."""
+def params_by_library(config: Config, dtype: str = "float32") -> dict[str, Params]:
+    """Return equal random parameters in each library, prepared for decoding."""
     params = tinyxp.init(config)
     adapters = {name: tinyxp.backend(name) for name in LIBRARIES}
     return {name: engine_of(b).prepare(params.to(b.xp, dtype=dtype)) for name, b in adapters.items()}
 
 
-def theirs(params: Params, attention: str) -> Any:
-    """transformers' model with these parameters."""
-    found = peer.model(params)
-    found.set_attn_implementation(attention)
-    return found
+def peer_model(params: Params, attention: str) -> Any:
+    """Return transformers' model with these parameters."""
+    model = peer.model(params)
+    model.set_attn_implementation(attention)
+    return model
 
 
 @torch.no_grad()
-def their_logits(model: Any, ids: torch.Tensor, **more: Any) -> Any:
+def peer_logits(model: Any, ids: torch.Tensor, **more: Any) -> Any:
     return model(input_ids=ids, **more)
 
 
 def tiny(rows: int, columns: int) -> dict[str, Callable[[], Any]]:
-    """forward, compiled and transformers on the default model of 26,784 parameters."""
+    """Return forward, compiled forward and transformers on the default model of 26,784 parameters."""
     params = tinyxp.init(Config())
-    ids = ids_of(params, rows, columns)
+    ids = draw_ids(params, rows, columns)
     here = {"numpy": ids, "torch": torch.from_numpy(ids), "jax": jnp.asarray(ids, jnp.int32)}
     functions: dict[str, Callable[[], Any]] = {}
     for attention in ("eager", "sdpa"):
-        model = theirs(params, attention)
-        functions[f"transformers {attention}"] = lambda model=model: their_logits(
+        model = peer_model(params, attention)
+        functions[f"transformers {attention}"] = lambda model=model: peer_logits(
             model, here["torch"], use_cache=False
         )
     jitted = jax.jit(tinyxp.forward)
@@ -79,7 +78,7 @@ def tiny(rows: int, columns: int) -> dict[str, Callable[[], Any]]:
 
 
 def tiny_short() -> Contest:
-    """Tiny model, ids (2, 5): overhead alone."""
+    """Tiny model, ids (2, 5): overhead only."""
     functions = tiny(2, 5)
     goals = {
         "numpy forward": 0.40,
@@ -108,15 +107,15 @@ def tiny_long() -> Contest:
 
 
 def prefill(preset: str, goals: dict[str, float]) -> Contest:
-    """Prefill of 128 tokens, the head at the last position alone."""
+    """Prefill of 128 tokens, the head at the last position only."""
     config = Config.preset(preset)
-    found = of_all(config)
-    ids = ids_of(found["numpy"], 1, PROMPT)
+    found = params_by_library(config)
+    ids = draw_ids(found["numpy"], 1, PROMPT)
     there = torch.from_numpy(ids)
     functions: dict[str, Callable[[], Any]] = {}
     for attention in ("eager", "sdpa"):
-        model = theirs(found["numpy"], attention)
-        functions[f"transformers {attention}"] = lambda model=model: their_logits(
+        model = peer_model(found["numpy"], attention)
+        functions[f"transformers {attention}"] = lambda model=model: peer_logits(
             model, there, use_cache=True, logits_to_keep=1
         )
     ratios = []
@@ -126,14 +125,14 @@ def prefill(preset: str, goals: dict[str, float]) -> Contest:
         functions[name] = lambda params=params: new_decoder(params, 1, PROMPT)(ids)
         functions[f"{name} matrix product"] = best.work
         ratios.append(Ratio(name, "transformers sdpa", goals.get(name)))
-        # Seconds an operation of the product over those of the prefill: 1 over the share of its rate.
+        # Seconds per operation, of the prefill over the product: the inverse of its share of the rate.
         share = 1 / 0.6 if goals else None
         ratios.append(Ratio(name, f"{name} matrix product", share, best.amount / operations))
     return Contest(functions, ratios)
 
 
 def multiplied(config: Config) -> int:
-    """The numbers of the matrices that every token is multiplied by; the head, for one token, is left out."""
+    """Return the size of the matrices that multiply every token; the head, for one token, is left out."""
     counts = tinyxp.count_parameters(config)
     return counts["attention"] + counts["mlp"]
 
@@ -141,8 +140,8 @@ def multiplied(config: Config) -> int:
 def decode(preset: str, goals: dict[str, float]) -> Contest:
     """A token at position 128, with caches of 256 and of 2,048 slots."""
     config = Config.preset(preset)
-    found = of_all(config)
-    functions: dict[str, Callable[[], Any]] = {"transformers": their_step(found["numpy"])}
+    found = params_by_library(config)
+    functions: dict[str, Callable[[], Any]] = {"transformers": peer_step(found["numpy"])}
     ratios = []
     for name, params in found.items():
         functions[f"{name} matrix-vector"] = vector_pass(params)
@@ -154,8 +153,8 @@ def decode(preset: str, goals: dict[str, float]) -> Contest:
 
 
 def step(params: Params, length: int) -> Callable[[], Any]:
-    """One token of a decoder whose cache has ``length`` slots and holds 128 or a few more."""
-    prompt = ids_of(params, 1, PROMPT)
+    """One token of a decoder whose cache has ``length`` slots, 128 or a few more of them in use."""
+    prompt = draw_ids(params, 1, PROMPT)
     decoder = new_decoder(params, 1, length)
     decoder(prompt)
 
@@ -173,27 +172,27 @@ def step(params: Params, length: int) -> Callable[[], Any]:
     return one
 
 
-def their_step(params: Params) -> Callable[[], Any]:
+def peer_step(params: Params) -> Callable[[], Any]:
     """One token of transformers with its cache, at the same position."""
-    model = theirs(params, "sdpa")
-    prompt = torch.from_numpy(ids_of(params, 1, PROMPT))
-    first = their_logits(model, prompt, use_cache=True).past_key_values
+    model = peer_model(params, "sdpa")
+    prompt = torch.from_numpy(draw_ids(params, 1, PROMPT))
+    first = peer_logits(model, prompt, use_cache=True).past_key_values
     cache = copy.deepcopy(first)
 
     def one() -> None:
         nonlocal cache
         if cache.get_seq_length() >= PROMPT + 64:
             cache = copy.deepcopy(first)
-        their_logits(model, prompt[:, :1], use_cache=True, **{ARGUMENT: cache})
+        peer_logits(model, prompt[:, :1], use_cache=True, **{ARGUMENT: cache})
 
     return one
 
 
 def vector_pass(params: Params) -> Callable[[], Any]:
-    """A vector through every matrix, by the library's own matrix-vector product: what a token must read."""
+    """Return the library's own products of every matrix with a vector: what a token must read."""
     backend = params.backend
     matrices = []
-    together = joined(params)
+    together = params.join()
     for i in range(params.config.n_layers):
         weights = {name: x for name, x in together.block(i).items() if x.ndim == 2}
         parts = {part for name in weights if "+" in name for part in name.removesuffix(".weight").split("+")}
@@ -218,17 +217,17 @@ def vector_pass(params: Params) -> Callable[[], Any]:
         results, wait = [], jnp.zeros((), vectors[min(vectors)].dtype)
         for w in matrices:
             results.append((vectors[w.shape[1]] + wait)[None] @ w.T)
-            wait = 1e-30 * results[-1][0, 0]  # or XLA would run them side by side
+            wait = 1e-30 * results[-1][0, 0]  # keeps XLA from running them in parallel
         return results
 
     return lambda: jax.block_until_ready(one_after_another(matrices, vectors))
 
 
 def narrow() -> Contest:
-    """bfloat16 and int8 against our own float32, on torch."""
+    """bfloat16 and int8 compared with our own float32, on torch."""
     params = tinyxp.init(Config.preset("smollm2-135m"))
     backend = tinyxp.backend("torch")
-    ids = ids_of(params, 1, PROMPT)
+    ids = draw_ids(params, 1, PROMPT)
     functions: dict[str, Callable[[], Any]] = {}
     wide = params.to(backend.xp)
     kinds = {
@@ -258,14 +257,14 @@ def training() -> Contest:
     """A step of training, 16 windows of 128 tokens of the book model: loss, gradient, clipping and AdamW."""
     config = Config.preset("book")
     params = tinyxp.init(config)
-    ids = ids_of(params, 16, PROMPT)
+    ids = draw_ids(params, 16, PROMPT)
     windows = Windows(ids, np.roll(ids, -1, axis=1))
     functions: dict[str, Callable[[], Any]] = {
         "plain torch": plain_step(config, *map(torch.from_numpy, windows))
     }
     for name in ("torch", "jax"):
         reports = fit(params.to(tinyxp.backend(name).xp), windows, None, Recipe(steps=10**9))
-        next(reports)  # that of step 0
+        next(reports)  # the report of step 0
         functions[name] = partial(next, reports)
     return Contest(functions, [Ratio(name, "plain torch", 1.0) for name in ("torch", "jax")])
 

@@ -1,4 +1,4 @@
-"""What many would write: GPT-2 as a torch module with fused attention, and a step of AdamW."""
+"""A typical implementation: GPT-2 as a torch module with fused attention, and a step of AdamW."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Decoder(nn.Module):
 
 
 def plain_step(config: Config, ids: torch.Tensor, targets: torch.Tensor) -> Callable[[], float]:
-    """Forward, backward, clipping and the update, of torch's own."""
+    """Return a step of training by torch itself: forward, backward, clipping and the update."""
     model = Decoder(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.95), weight_decay=0.1)
 

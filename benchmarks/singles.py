@@ -1,4 +1,4 @@
-"""What is counted or measured once, in processes of its own: memory, first token, compilations, accuracy."""
+"""Measurements in separate processes, made once: memory, first token, compilations, accuracy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tinyxp.bench.memory import memory
+from tinyxp.bench.memory import peak_memory
 from tinyxp.bench.plan import Plan
 from tinyxp.engine import engine_of
 
@@ -19,17 +19,17 @@ MODEL = "smollm2-135m"
 
 
 def memories() -> list[dict[str, Any]]:
-    """Peak memory of prefill and steps."""
+    """Measure the peak memory of prefill and steps."""
     rows = []
     for backend, dtype in (("numpy", "float32"), ("torch", "float32"), ("torch", "int8"), ("jax", "float32")):
         plan = Plan(model=MODEL, backends=(backend,), dtypes=(dtype,), repeats=5)
-        found = memory(plan, backend, dtype)
-        rows.append({"name": f"{backend} {dtype}", **found._asdict()})
+        memory = peak_memory(plan, backend, dtype)
+        rows.append({"name": f"{backend} {dtype}", **memory._asdict()})
     return rows
 
 
 def first_token(gguf: str, runs: int = 5) -> list[dict[str, Any]]:
-    """Seconds from the start of ``tinyxp generate`` to the first character that it writes."""
+    """Measure the seconds from the start of ``tinyxp generate`` to the first character of its output."""
     rows = []
     for backend in ("numpy", "torch", "jax"):
         command = [sys.executable, "-m", "tinyxp", "generate", "Once upon a time", "-m", gguf, "-n", "2"]
@@ -68,7 +68,7 @@ print(json.dumps([first, seconds, spent, len(compiled)]))
 
 
 def compilations() -> list[dict[str, Any]]:
-    """What XLA compiles, eager operations too, from the first prompt on and for 100 lengths of prompt."""
+    """Count what XLA compiles, eager operations too, for the first prompt and for 100 lengths of prompt."""
     rows = []
     for model, first, longest in (("tiny", 10, 64), ("smollm2-135m", 128, 100), ("book", 20, 120)):
         code = COUNT.format(model=model, longest=longest, first=first)
@@ -79,8 +79,9 @@ def compilations() -> list[dict[str, Any]]:
 
 
 def accuracy(gguf: str, text: str, tokens: int = 1024) -> list[dict[str, Any]]:
-    """The mean over a text's positions of KL(float32 || other) in nats, and how often the likeliest token is
-    the same, for other dtypes on torch.
+    """Return mean KL(float32 || other) in nats over a text, and how often the likeliest token agrees.
+
+    The other dtypes are bfloat16 and int8, on torch.
     """
     import torch
 
@@ -97,15 +98,15 @@ def accuracy(gguf: str, text: str, tokens: int = 1024) -> list[dict[str, Any]]:
     others = {"bfloat16": params.to(dtype="bfloat16"), "int8": engine_of(backend).quantize(params)}
     rows = []
     for name, other in others.items():
-        found = logs(backend.compile(other))
-        divergence = (exact.exp() * (exact - found)).sum(-1).mean().item()
-        same = (exact.argmax(-1) == found.argmax(-1)).double().mean().item()
+        narrow = logs(backend.compile(other))
+        divergence = (exact.exp() * (exact - narrow)).sum(-1).mean().item()
+        same = (exact.argmax(-1) == narrow.argmax(-1)).double().mean().item()
         rows.append({"name": name, "tokens": len(ids[0]), "kl": divergence, "same": same})
     return rows
 
 
 def environment() -> tuple[str | None, str | None]:
-    """The GGUF and the text that some of these need, where the variables name them."""
+    """Return the GGUF and the text that some of these need, if the environment variables name them."""
     data = os.environ.get("TINYXP_TEST_DATA")
     text = None if data is None else next(iter(sorted(Path(data).rglob("tinyshakespeare.txt"))), None)
     return os.environ.get("TINYXP_TEST_SMOLLM2"), None if text is None else str(text)

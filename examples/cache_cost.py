@@ -1,7 +1,7 @@
 """What a token costs at each position, with the key/value cache and without, on NumPy.
 
-Without a cache, position p runs all p tokens again, and a text of n tokens costs about n^2 / 2 token passes;
-with one it runs the new token alone, and attention's share, p keys, is what still grows.
+Without a cache, the step at position p runs all p tokens again, and a text of n tokens costs about n^2 / 2
+token passes. With a cache it runs the new token only; what still grows is attention's share, p keys.
 """
 
 import time
@@ -38,7 +38,7 @@ def step_seconds(params, position, *, cache, repeats):
 
 
 def multiplications(config, position, *, cache):
-    """The multiplications of that step: of weights for each token run, of q with k and weights with v."""
+    """Count the multiplications of the step: weights of each token run, q with k, weights with v."""
     counts = tinyxp.count_parameters(config)
     run = 1 if cache else position
     per_layer = 2 * config.n_heads * config.head_dim * run * position
@@ -78,8 +78,8 @@ def main():
         rows,
     )
     print(
-        "\nBy counting multiplications the ratio is larger yet; but a step with the cache multiplies its"
-        "\nmatrices by one row, which takes as long as reading them, and Python takes its time besides."
+        "\nBy counting multiplications the ratio is larger. But a step with the cache multiplies its matrices"
+        "\nby one row, which takes as long as reading them, and Python takes time too."
     )
     draw(given.plot, seconds)
 

@@ -1,8 +1,8 @@
 """The loss before any training: ln V + s^2 / 2, where s is the standard deviation of the logits.
 
-The final norm gives rows of length sqrt(d), so that a head of independent weights of standard deviation sigma
-makes normal logits with s = sigma sqrt(d), and the mean over all V targets of logsumexp(l) - l is
-ln V + s^2 / 2, as long as V numbers are enough to stand for the mean of exp(l).
+The final norm returns rows of length sqrt(d). A head of independent weights with standard deviation sigma
+then gives normal logits with s = sigma sqrt(d). The mean over all V targets of logsumexp(l) - l is ln V +
+s^2 / 2, if V numbers are enough to estimate the mean of exp(l).
 """
 
 import dataclasses
@@ -29,12 +29,12 @@ SCALES = (1, 5, 25, 50)
 
 
 def predicted(vocab_size, s):
-    """ln V + s^2 / 2, which no mean of the loss over models exceeds (Jensen)."""
+    """Return ln V + s^2 / 2, which no mean of the loss over models exceeds (Jensen)."""
     return math.log(vocab_size) + s**2 / 2
 
 
 def bound(vocab_size, s):
-    """A closer bound: from s = sqrt(2 ln V) on, s sqrt(2 ln V), which the largest of V logits nears."""
+    """Return a tighter bound: s sqrt(2 ln V) from s = sqrt(2 ln V) on, about the largest of V logits."""
     top = math.sqrt(2 * math.log(vocab_size))
     return predicted(vocab_size, s) if s < top else s * top
 
@@ -48,7 +48,7 @@ def measured(params, positions, seed=0):
 
 
 def with_head_times(params, scale):
-    """The same parameters with the head's weights ``scale`` times as large."""
+    """Multiply the head's weights by ``scale``."""
     return tinyxp.Params({**params, "head.weight": params["head.weight"] * np.float32(scale)}, params.config)
 
 

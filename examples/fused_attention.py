@@ -1,8 +1,8 @@
-"""Fused attention against the plain one: the same numbers, without a score matrix in memory.
+"""Fused and plain attention: the same numbers, with and without a score matrix in memory.
 
-Plain attention writes all h t t scores, then as many weights, then reads them. A fused kernel goes through
-the keys in pieces, keeps a running maximum and sum for each query, and never holds a whole row of scores
-(Dao et al., 2022). The largest array that is left is the causal mask, t t floats for all heads together.
+Plain attention writes all h t t scores, then as many weights, then reads them. A fused kernel processes the
+keys in pieces with a running maximum and sum for each query, and never holds a whole row of scores (Dao et
+al., 2022). Its largest array is the causal mask, t t floats for all heads together.
 """
 
 import time
@@ -58,7 +58,7 @@ def seconds(attention, t, repeats):
 
 
 def differences(t):
-    """The largest distance of plain from fused, and of each from the plain one in float64."""
+    """Return the largest difference of plain and fused, and of each and the plain one in float64."""
     plain, fused = (attention(*inputs(t), xp=BACKEND.xp) for attention in ATTENTIONS.values())
     right = ops.attention(*inputs(t, torch.float64), xp=BACKEND.xp)
     return [float((a - b).abs().max()) for a, b in ((plain, fused), (plain, right), (fused, right))]

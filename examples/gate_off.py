@@ -1,8 +1,8 @@
-"""What the gate of SwiGLU does: a trained model's loss with its gates taken away, block by block.
+"""What the gate of SwiGLU does: the loss of a trained model without its gates, block by block.
 
-silu(W_gate x) * (W_up x) multiplies each hidden number by one that depends on the token. Where silu(gate) is
-held at its mean, or at 1 (an open gate), the MLP is a linear map of its input. A trained gate is nearly shut
-on most tokens, so that one wide open lets through many times what the next blocks know.
+silu(W_gate x) * (W_up x) multiplies each hidden number by one that depends on the token. With silu(gate)
+fixed at its mean, or at 1 (an open gate), the MLP is a linear map of its input. A trained gate is nearly
+closed on most tokens, so an open one lets through many times what the next blocks expect.
 """
 
 import numpy as np
@@ -17,24 +17,24 @@ GRID = np.linspace(-1.2784645427610738, 30.0, 200_001)  # silu falls before the 
 
 
 def gate_for(value):
-    """The gate g with silu(g) = ``value``, elementwise."""
+    """Return the gate g with silu(g) = ``value``, elementwise."""
     return np.interp(value, ops.silu(GRID, xp=np), GRID)
 
 
 def mean_activations(params, ids):
-    """For each block the mean over all tokens of silu(gate), (f,)."""
+    """Return the mean over all tokens of silu(gate) for each block, (f,)."""
     points = tinyxp.trace(params, ids[:, :-1])
     gates = [points[f"blocks.{i}.mlp.gate"] for i in range(params.config.n_layers)]
     return [ops.silu(gate, xp=np).mean(axis=(0, 1)) for gate in gates]
 
 
 def holding(values):
-    """The tap that puts ``values[name]`` in the place of the activation of that name."""
+    """Return a tap that replaces the activation ``name`` by ``values[name]``."""
     return lambda name, x: np.broadcast_to(values[name], x.shape).astype(x.dtype) if name in values else x
 
 
 def losses(params, ids, means, layers):
-    """The mean loss under each of CHANGES in these blocks."""
+    """Return the mean loss with each of CHANGES in these blocks."""
     at_mean = {f"blocks.{i}.mlp.gate": gate_for(means[i]) for i in layers}
     opened = {f"blocks.{i}.mlp.gate": gate_for(1.0) for i in layers}
     without = {f"blocks.{i}.mlp.out": 0.0 for i in layers}

@@ -1,6 +1,6 @@
-"""Byte-level tokens and languages: characters that tokens cut apart, and what one sentence costs in eight.
+"""Byte-level tokens and languages: characters split between tokens, and one sentence in eight languages.
 
-The counts need tiktoken (pip install 'tinyxp[hf]') and its rank files, from TIKTOKEN_CACHE_DIR or fetched.
+The counts need tiktoken (pip install 'tinyxp[hf]') and its rank files, from TIKTOKEN_CACHE_DIR or downloaded.
 """
 
 import show
@@ -22,18 +22,18 @@ SENTENCES = {
 
 
 def load_tokenizers():
-    """The three encodings, or one line of what is missing."""
+    """Return the three encodings, or stop with one line that says what is missing."""
     try:
         return {name: tinyxp.load_tokenizer(name) for name in ENCODINGS}
     except (ImportError, tinyxp.CheckpointError) as error:
-        reason = str(error).partition(": ")[0]  # the rest is the network's
+        reason = str(error).partition(": ")[0]  # the rest is about the network
         show.stop(
             f"{reason}; pip install 'tinyxp[hf]', and let TIKTOKEN_CACHE_DIR name a folder of its files"
         )
 
 
 def token_by_token(tokenizer, text):
-    """Each token's id, its bytes, those bytes decoded alone, and what a stream makes of them in turn."""
+    """Return each token's id, its bytes, these bytes decoded alone, and their text in a stream."""
     stream = tokenizer.stream()
     for index in tokenizer.encode(text):
         yield index, tokenizer.token_bytes(index).hex(" "), tokenizer.decode([index]), stream.push(index)
@@ -41,7 +41,7 @@ def token_by_token(tokenizer, text):
 
 
 def count_tokens(tokenizers):
-    """Language -> the number of tokens of its sentence in each encoding."""
+    """Return the number of tokens of each language's sentence in each encoding."""
     return {
         language: [len(tokenizer.encode(text)) for tokenizer in tokenizers.values()]
         for language, text in SENTENCES.items()

@@ -1,8 +1,8 @@
-"""Two leaks that make a training run look far too good, on tokens that nobody can predict.
+"""Two leaks that make a training run look far too good, on tokens that no model can predict.
 
-The ids are uniform and independent, so that no model has a loss below ln V on text that it has not seen, and
-one that trains on a finite text for long ends above it. A model without its causal mask reads the next token
-where it stands; one whose targets are not shifted has only to repeat its input.
+The ids are uniform and independent, so no model has a loss below ln V on text that it has not seen. After
+long training on a finite text it has a higher one. A model without its causal mask simply reads the next
+token; one with unshifted targets only has to repeat its input.
 """
 
 import math
@@ -25,23 +25,23 @@ QUICK = Recipe(steps=60, batch=32, peak=1e-2, warmup=10, seed=0, evaluate_every=
 
 
 def without_mask(q, k, v, visible, *, xp, tap=ops.untapped):
-    """Every position looks at every other."""
+    """Attention in which every position sees every other."""
     return ops.attention(q, k, v, xp.ones_like(visible), xp=xp, tap=tap)
 
 
 def not_shifted(windows):
-    """The same windows, each id its own target."""
+    """Return the windows with each id as its own target."""
     return windows._replace(targets=windows.ids)
 
 
 def windows():
-    """To train on and to validate, from a stream that is split before it is cut."""
+    """Return windows to train on and to validate with; the stream is split before it is cut."""
     stream = np.random.default_rng(0).integers(0, CONFIG.vocab_size, 20_000)
     return [cut_windows(part, T) for part in split_stream(stream, 0.1)]
 
 
 def runs(xp, recipe):
-    """For each run its reports: step, loss, validation loss."""
+    """Return the reports of each run: step, loss, validation loss."""
     parts = windows()
     cases = {
         "honest": (parts, None),
@@ -72,7 +72,7 @@ def main():
         ],
     )
     print(
-        f"\nThe last target of a window lies outside it: without a mask ln V / T = {uniform / T:.4f} is left."
+        f"\nThe last target of a window is outside it: without a mask ln V / T = {uniform / T:.4f} is left."
         "\nHolding text out finds neither leak: validation leaks as training does. Only ln V gives them away."
     )
     draw(given.plot, reports, uniform)

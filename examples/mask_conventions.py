@@ -1,8 +1,8 @@
 """torch's two opposite conventions for a bool mask, shown with numbers.
 
-In ``scaled_dot_product_attention`` True means: look. In ``nn.MultiheadAttention`` True means: hide. The same
-causal mask given to both is right in one and inverted in the other, where a query sees the future alone.
-tinyxp's ``visible`` and ``mask`` are of the first kind.
+In ``scaled_dot_product_attention`` True means visible; in ``nn.MultiheadAttention`` True means hidden. The
+same causal mask is right in one and inverted in the other: there a query sees the future only. tinyxp's
+``visible`` and ``mask`` follow the first convention.
 """
 
 import numpy as np
@@ -23,12 +23,12 @@ CALLS = {
 
 
 def by_function(x, mask):
-    """The weights (t, t) of x with itself: v is the identity, so that the output is the weights."""
+    """Return the weights (t, t) of x with itself: v is the identity, so the output is the weights."""
     return F.scaled_dot_product_attention(x[None], x[None], torch.eye(T)[None], attn_mask=mask)[0]
 
 
 def by_module(x, mask):
-    """The same weights from the module, its projections the identity."""
+    """Return the weights from the module, with identity projections."""
     module = nn.MultiheadAttention(D, 1, bias=False, batch_first=True)
     with torch.no_grad():
         module.in_proj_weight.copy_(torch.eye(D).repeat(3, 1))
@@ -36,12 +36,12 @@ def by_module(x, mask):
 
 
 def inverted(q, k, v, visible, *, xp, tap=ops.untapped):
-    """Attention that was given a mask of the other kind."""
+    """Attention with a mask of the other convention."""
     return ops.attention(q, k, v, ~visible, xp=xp, tap=tap)
 
 
 def leak(attention):
-    """The largest change of any earlier logit when the last of eight ids changes, in a small random model."""
+    """Return the largest change of earlier logits when the last of eight ids of a small model changes."""
     params = tinyxp.init(tinyxp.Config())
     one, other = (
         tinyxp.forward(params, [[3, 1, 4, 1, 5, 9, 2, last]], kernels={"attention": attention})

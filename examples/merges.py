@@ -1,7 +1,7 @@
-"""Byte-pair encoding learns four merges from five words: each pair that won, and those it beat.
+"""Byte-pair encoding learns four merges from five words: each chosen pair, and those it beat.
 
-At every step the commonest pair of neighbouring tokens becomes one token; of equals, the one with the lowest
-ids. Pairs never reach across the chunks that the text is cut into: each word with the space before it.
+At every step the most common pair of adjacent tokens becomes one token; among equals, the one with the lowest
+ids. Pairs never cross the chunks of the text: each word with the space before it.
 """
 
 import show
@@ -11,11 +11,11 @@ from tinyxp.text import bpe
 TEXT = "sing sing sings song sang"
 MERGES = 4
 SHOWN = 4
-"""Pairs that are shown of each step."""
+"""Pairs of each step that are shown."""
 
 
 def learn():
-    """For each merge: the winner, all pairs by their counts, and the text's tokens afterwards."""
+    """Return for each merge the chosen pair, all pairs by their counts, and the text's tokens afterwards."""
     trained = bpe.train(TEXT, 256 + MERGES)
     ids = dict(trained.ranks)
     for step, merge in enumerate(trained.merges):
@@ -32,7 +32,7 @@ def pieces(ranks):
 
 
 def spell(pair):
-    """(b" s", b"ing") -> "_s + ing": spaces as underscores, to be seen."""
+    """Format (b" s", b"ing") as "_s + ing", with spaces as underscores."""
     return " + ".join(token.decode().replace(" ", "_") for token in pair)
 
 
@@ -54,7 +54,7 @@ def main():
 
 
 def draw(path, steps):
-    """A chart of the commonest pairs for each step, the winner dark."""
+    """Draw the most common pairs of each step, the chosen one dark."""
     picture, axes = show.figure(len(steps), size=(12, 3.4))
     for number, (each, (_, ranked, _)) in enumerate(zip(axes, steps, strict=True), 1):
         shown = ranked[:SHOWN]

@@ -1,8 +1,8 @@
 """One forward pass of a GPT-2 of 92 parameters, every value printed, and what its mask is for.
 
-Four tokens, three positions, width 2, one block of one head. The matrices and biases hold numbers of one
-decimal, so that any line can be worked out by hand from those above it. (At width 2 a LayerNorm leaves only
-which of the two numbers is larger: its results are close to 1 and -1.)
+Four tokens, three positions, width 2, one block with one head. Matrices and biases have numbers of one
+decimal, so that each line can be computed by hand from those above it. (At width 2 the result of a
+LayerNorm only says which of the two numbers is larger: it is close to 1 and -1.)
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ OTHER_END = [[3, 0, 2]]
 
 
 def micro_params():
-    """Number n of parameter k is sin(1.3 n + 1.3 k), to one decimal; the norms stay weight 1 and bias 0."""
+    """Set number n of parameter k to sin(1.3 n + 1.3 k), to one decimal; norms keep weight 1 and bias 0."""
     arrays = dict(tinyxp.init(CONFIG, dtype="float64"))
     for k, (name, x) in enumerate(arrays.items()):
         if "norm" not in name:
@@ -41,12 +41,12 @@ def micro_params():
 
 
 def without_mask(q, k, v, visible, *, xp, tap=ops.untapped):
-    """Every position looks at every other."""
+    """Attention in which every position sees every other."""
     return ops.attention(q, k, v, xp.ones_like(visible), xp=xp, tap=tap)
 
 
 def masked_after_softmax(q, k, v, visible, *, xp, tap=ops.untapped):
-    """The common fault: the future is taken out of the weights, but stays in what they were divided by."""
+    """A common fault: the future is removed from the weights, but not from the sum that divides them."""
 
     def mask_weights(name, x):
         return tap(name, xp.where(visible, x, 0.0) if name == "weights" else x)
@@ -62,7 +62,7 @@ ATTENTIONS = {
 
 
 def run(params, ids, attention):
-    """The attention weights (3, 3) and the logits (3, 4) of one sequence."""
+    """Return the attention weights (3, 3) and the logits (3, 4) of one sequence."""
     points = {}
     tinyxp.forward(
         params, ids, kernels={"attention": attention}, tap=lambda name, x: points.setdefault(name, x)
@@ -71,7 +71,7 @@ def run(params, ids, attention):
 
 
 def print_values(values):
-    """Each array by its name and shape, row by row; rows of up to four numbers side by side."""
+    """Print each array with its name and shape, row by row; rows of up to four numbers side by side."""
     for name, x in values.items():
         rows = [" ".join(f"{number:7.3f}" for number in row) for row in x.reshape(-1, x.shape[-1])]
         if x.shape[-1] <= 4:

@@ -1,8 +1,8 @@
-"""Parameters counted three ways, where they go, and what grouped heads spare in the cache.
+"""Parameters counted three ways, their distribution, and what grouped heads save in the cache.
 
-By the closed form; by the shapes of the arrays; and as transformers holds them (or, where that is not
-installed and with --quick, as the saved file holds them, for the small models). A tied head is the embedding
-itself, so it counts once; whoever sums a list of names counts it twice.
+By the closed form, by the shapes of the arrays, and by transformers. With --quick, or without transformers,
+the third count is of the saved file, for the small models. A tied head is the embedding itself, so it
+counts once; summing a list of names counts it twice.
 """
 
 import importlib.util
@@ -19,16 +19,16 @@ from tinyxp.shapes import parameter_shapes
 MODELS = ("tiny", "book", "gpt2", "gpt2-untied", "smollm2-135m", "qwen2-0.5b")
 GROUPS = ("embed", "pos_embed", "attention", "mlp", "norm", "head")
 SAVED = 10_000_000
-"""The most parameters of a model that is written to a file here."""
+"""Models with this many parameters or more are not written to a file here."""
 
 
 def in_shapes(config):
-    """The sum over the arrays of what their shapes hold."""
+    """Return the sum of the arrays' sizes."""
     return sum(math.prod(shape) for shape in parameter_shapes(config).values())
 
 
 def in_file(config):
-    """The numbers in the file that tinyxp.save writes; None for a model of SAVED parameters or more."""
+    """Count the numbers in the file that tinyxp.save writes; None for SAVED parameters or more."""
     if in_shapes(config) >= SAVED:
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -37,7 +37,7 @@ def in_file(config):
 
 
 def in_transformers(config):
-    """transformers' own count, and the sum over its state dict, which lists a tied head as well."""
+    """Return transformers' own count, and the sum over its state dict, which also lists a tied head."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -47,7 +47,7 @@ def in_transformers(config):
 
 
 def count_three_ways(quick):
-    """Each preset's counts, as rows of a table."""
+    """Return each preset's counts, as rows of a table."""
     for name in MODELS:
         config = tinyxp.Config.preset(name)
         held = (in_file(config), None) if quick else in_transformers(config)
@@ -56,18 +56,18 @@ def count_three_ways(quick):
 
 
 def shares(config):
-    """Each group's part of the whole, in percent."""
+    """Return each group's share of the whole, in percent."""
     counts = tinyxp.count_parameters(config)
     return {group: 100.0 * counts[group] / counts["total"] for group in GROUPS}
 
 
 def cache_bytes(config, length):
-    """2 L g hd length numbers of four bytes: the keys and values of one row in float32."""
+    """Return the bytes of keys and values of one row in float32: 2 L g hd length numbers of four bytes."""
     return 4 * 2 * config.n_layers * config.n_kv_heads * config.head_dim * length
 
 
 def head_rows(length=1024):
-    """One block of GPT-2's width with 12, 4 and 1 key/value heads: shapes, counts, and a real cache."""
+    """Compare a block of GPT-2's width with 12, 4 and 1 key/value heads: shapes, counts, a real cache."""
     base = replace(tinyxp.Config.preset("gpt2"), vocab_size=64, n_layers=1)
     for name, kv_heads in (("MHA", 12), ("GQA", 4), ("MQA", 1)):
         config = replace(base, n_kv_heads=kv_heads)
@@ -88,7 +88,7 @@ def main():
     twice = in_shapes(tinyxp.Config.preset("gpt2-untied"))
     print(f"\nGPT-2 small with its tied matrix counted twice would be {twice:,}: that is gpt2-untied.")
 
-    print("\nWhere they go, in percent")
+    print("\nShares in percent")
     table = {name: shares(tinyxp.Config.preset(name)) for name in MODELS}
     show.table(
         ["model", *GROUPS], [[name, *(f"{x:.1f}" for x in each.values())] for name, each in table.items()]
@@ -102,7 +102,7 @@ def main():
 
 
 def draw(path, table):
-    """Bars of 100 %, a color for each group."""
+    """Draw bars of 100 %, with a color for each group."""
     picture, (axes,) = show.figure(size=(9, 4))
     left = [0.0] * len(table)
     for group in GROUPS:

@@ -1,9 +1,9 @@
-"""RoPE past the training length: hands of a clock that reach angles nobody has seen.
+"""RoPE beyond the training length: rotations, like hands of a clock, that reach unseen angles.
 
-Pair i of a head turns by theta^(-2i/hd) radians per position. A fast hand has shown every angle long before
-training's last position. One that has not made a whole turn by then comes to new angles right after it, which
-the model has never learnt to read. Slowing only those hands down keeps them longer among angles they know
-(Llama 3.1 does so); cutting the context never leaves them.
+Pair i of a head rotates by theta^(-2i/hd) radians per position. A fast hand has reached every angle long
+before training's last position. A hand that has not made a full turn by then reaches new angles right after
+it, which the model has never seen. Slowing down only these hands keeps them longer among known angles
+(Llama 3.1 does this); truncating the context keeps them there always.
 """
 
 import dataclasses
@@ -22,12 +22,12 @@ COLUMNS = ("going on", "slow hands halved", "context cut")
 
 
 def hands(config):
-    """For each pair its frequency, its period in positions, and its turns within max_seq_len."""
+    """Return the frequency of each pair, its period in positions, and its turns within max_seq_len."""
     return [(f, 2 * math.pi / f, config.max_seq_len * f / (2 * math.pi)) for f in rope_frequencies(config)]
 
 
 def slowed(params, factor):
-    """The same weights; hands of less than one turn are ``factor`` times as slow, those of 4 keep on."""
+    """Slow down hands of less than one turn by ``factor``; those of 4 or more turns stay as they are."""
     scaling = RopeScaling(
         rope_type="llama3",
         factor=factor,
@@ -39,13 +39,13 @@ def slowed(params, factor):
 
 
 def cut_losses(params, ids, start, stop):
-    """The losses at positions start to stop - 1, each seeing at most max_seq_len ids, positions from 0."""
+    """Return losses at start to stop - 1; each sees at most max_seq_len ids, with positions from 0."""
     first = max(0, stop - params.config.max_seq_len)
     return token_losses(params, ids[:, first : stop + 1])[:, start - first :]
 
 
 def by_position(params, ids, parts):
-    """Mean losses in ``parts`` equal spans: start, stop, and the three of COLUMNS."""
+    """Return mean losses in ``parts`` equal spans: start, stop, and the three of COLUMNS."""
     edges = np.linspace(0, ids.shape[1] - 1, parts + 1).astype(int).tolist()
     going_on, halved = (
         np.concatenate([token_losses(model, row[None]) for row in ids])

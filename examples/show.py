@@ -1,4 +1,4 @@
-"""What the examples share: their arguments, their tables, and one look for their pictures."""
+"""What the examples share: arguments, tables, and the style of their pictures."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from tinyxp.files import replacing
 
 
 def arguments(doc: str, *, quick: bool = True) -> argparse.Namespace:
-    """--plot FILE and --quick, checked before anything is computed; ``quick`` False: it is quick as it is."""
+    """Parse --plot FILE and --quick, and check them. ``quick`` False: the example is always quick."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     picture = f"{Path(sys.argv[0]).stem}.png"
     parser.add_argument("--plot", metavar="FILE", default=picture, help="the picture (%(default)s)")
@@ -28,13 +28,13 @@ def arguments(doc: str, *, quick: bool = True) -> argparse.Namespace:
 
 
 def stop(message: str) -> NoReturn:
-    """One line of what is missing, and exit status 2."""
+    """Print one line that says what is missing, and exit with status 2."""
     print(f"{Path(sys.argv[0]).stem}: {message}", file=sys.stderr)
     sys.exit(2)
 
 
 def table(header: Sequence[object], rows: Sequence[Sequence[object]]) -> None:
-    """Prints columns that line up: the first to the left, the others to the right."""
+    """Print aligned columns, the first to the left, the others to the right."""
     cells = [[str(cell) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for first, *others in cells:
@@ -43,7 +43,7 @@ def table(header: Sequence[object], rows: Sequence[Sequence[object]]) -> None:
 
 
 def figure(columns: int = 1, *, size: tuple[float, float] = (8.0, 4.5)) -> tuple[Any, list[Any]]:
-    """A figure of ``size`` inches, which no window shows, and its axes from left to right."""
+    """Return a figure of ``size`` inches, without a window, and its axes from left to right."""
     from matplotlib.figure import Figure
 
     made = Figure(figsize=size, dpi=120, layout="constrained")
@@ -54,7 +54,7 @@ def figure(columns: int = 1, *, size: tuple[float, float] = (8.0, 4.5)) -> tuple
 
 
 def save(made: Any, path: str) -> None:
-    """Writes the picture, whole or not at all, and says where it is."""
+    """Write the picture, completely or not at all, and print its path."""
     with replacing(Path(path)) as file:
         made.savefig(file, format=Path(path).suffix[1:].lower())
     print(f"\npicture: {path}")

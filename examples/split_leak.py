@@ -1,7 +1,7 @@
-"""Windows that overlap, held out one by one, put validation's targets into training; a split stream does not.
+"""Overlapping windows, held out one by one, put validation's targets into training; a split stream does not.
 
-With windows of 128 every 32 tokens a token is the target of four windows. Whichever of them is held out,
-another one is almost surely trained on, so that the loss of the held-out windows measures memory. The stream
+With windows of 128 every 32 tokens, a token is the target of four windows. If one of them is held out,
+another one is almost certainly trained on, so the loss of the held-out windows measures memory. The stream
 must be split before it is cut.
 """
 
@@ -14,14 +14,14 @@ TOKENS, LENGTH, STRIDE = 200_000, 128, 32
 
 
 def split_after(stream, chosen):
-    """Cuts the windows, then holds out those that ``chosen`` picks of so many: the targets of both parts."""
+    """Cut the windows, then hold out those that ``chosen`` picks; return the targets of both parts."""
     targets = cut_windows(stream, LENGTH, STRIDE).targets
     held_out = chosen(len(targets))
     return np.delete(targets, held_out, axis=0), targets[held_out]
 
 
 def split_before(stream):
-    """Holds out the last tenth of the stream, then cuts the windows of each part."""
+    """Hold out the last tenth of the stream, then cut the windows of each part."""
     return tuple(cut_windows(part, LENGTH, STRIDE).targets for part in split_stream(stream, 0.1))
 
 
@@ -34,13 +34,13 @@ def every_tenth(count):
 
 
 def seen(train, held_out):
-    """The share of the held-out targets that are training's too."""
+    """Return the share of held-out targets that are also training targets."""
     return float(np.isin(held_out, train).mean())
 
 
 def main():
     given = show.arguments(__doc__, quick=False)
-    places = np.arange(TOKENS)  # every token is its own place in the stream, so that it is known again
+    places = np.arange(TOKENS)  # every token is its own place in the stream, and so identifies it
     splits = {
         "a random tenth of the windows": split_after(places, at_random),
         "every tenth window": split_after(places, every_tenth),
@@ -64,7 +64,7 @@ def main():
 
 
 def draw(path, splits):
-    """The windows around the place where the stream is split, four lanes of each part."""
+    """Draw the windows around the split of the stream, four rows of each part."""
     made, axes = show.figure(len(splits), size=(14, 3.6))
     low, high = 0.9 * TOKENS - 640, 0.9 * TOKENS + 640
     for each, (name, parts) in zip(axes, splits.items(), strict=True):

@@ -1,7 +1,8 @@
-"""A trained model for the examples that take one apart, and text of its own kind to judge it by.
+"""A trained model for the examples that take one apart, and text like its training text.
 
-Where TINYXP_TEST_DATA names a folder that holds ``stories260k`` it is that model, on stories that it draws
-itself; else a model of bytes that trains for some seconds on this project's own pages, on a page kept apart.
+If TINYXP_TEST_DATA names a folder with ``stories260k``, it is that model, with stories that it generates.
+Otherwise it is a model of bytes that trains for some seconds on this project's own pages, with held-out
+pages.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The windows of one sentence: what a decoder is trained on, and what it is to predict at every position.
+"""The windows of one sentence: what a decoder is trained on, and what it must predict at every position.
 
-The targets are the ids one further. A window of four tokens holds four predictions, each from the tokens of
-the window up to it.
+The targets are the ids shifted by one. A window of four tokens has four predictions, each from the tokens
+of the window up to it.
 """
 
 import show
@@ -15,24 +15,24 @@ RANKS, _ = bpe.train(SENTENCE, 1000)  # merged to the end: every word, with the 
 
 
 def words(ids):
-    """The text of each id, without the space before it."""
+    """Return the text of each id, without the space before it."""
     return [bpe.decode([index], RANKS).strip() for index in ids]
 
 
 def labels(ids):
-    """Each id behind its word."""
+    """Format each id after its word."""
     return [f"{word}:{index}" for word, index in zip(words(ids), ids, strict=True)]
 
 
 def predictions(windows):
-    """Every prediction of every window: the tokens that it sees, and the one that comes next."""
+    """Yield every prediction of every window: the tokens that it sees, and the next one."""
     for ids, targets in zip(*windows, strict=True):
         for i, target in enumerate(targets):
             yield bpe.decode(ids[: i + 1], RANKS), *words([target])
 
 
 def coverage(stream, strides):
-    """What the windows of each stride hold: windows, targets, and how many places are a target at all."""
+    """Yield for each stride the number of windows, of targets, and of places that are a target."""
     for stride in strides:
         places = cut_windows(range(len(stream)), LENGTH, stride).targets
         yield stride, len(places), places.size, len(set(places.ravel().tolist()))
@@ -63,7 +63,7 @@ def main():
 
 
 def draw(path, stream):
-    """Each window as two bars below the words: ids, and targets one further."""
+    """Draw each window as two bars below the words: ids, and targets shifted by one."""
     picture, (axes,) = show.figure(size=(9, 3.6))
     windows = cut_windows(range(len(stream)), LENGTH, STRIDE)
     for offset, color, (kind, rows) in zip((0.2, -0.2), ("C0", "C1"), windows._asdict().items(), strict=True):

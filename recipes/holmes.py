@@ -1,10 +1,10 @@
-"""The small model that comes with tinyxp, from its book to its folder.
+"""The small model that is part of tinyxp, from its book to its folder.
 
 python recipes/holmes.py [CORPUS] -o DIR
 
 CORPUS is a known text (`tinyxp data get sherlock` fetches it) or a text file. The last tenth of it is held
 out, from the vocabulary too. Some minutes, on one thread, so that sums are added up in the same order
-whatever the number of cores. Needs tinyxp[torch,plot].
+on every machine. Needs tinyxp[torch,plot].
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tinyxp.text.base import Tokenizer
 from tinyxp.text.corpus import read_corpus
 from tinyxp.text.windows import Windows, cut_windows
 from tinyxp.train import Recipe, Report, evaluate, fit
-from tinyxp.train.checkpoint import Entry, entry
+from tinyxp.train.checkpoint import Entry, as_entry
 from tinyxp.train.curves import draw
-from tinyxp.train.vocabulary import own_vocabulary
+from tinyxp.train.vocabulary import train_vocabulary
 
 SHAPE: dict[str, Any] = {
     "n_layers": 4,
@@ -39,7 +39,7 @@ VOCABULARY = 7168
 RECIPE = Recipe(
     steps=1100, batch=4, peak=4e-3, warmup=60, floor=0.05, dropout=0.15, evaluate_every=100, seed=1
 )
-TEMPERATURE = 0.8  # of the samples, and where none is asked for
+TEMPERATURE = 0.8  # of the samples, and the default of tinyxp generate
 
 
 class Data(NamedTuple):
@@ -72,7 +72,7 @@ def train(params: tinyxp.Params, data: Data, recipe: Recipe) -> tuple[Report, li
     best, history, begun = None, [], monotonic()
     for report in fit(params, data.train, data.held_out, recipe):
         if report.step % 10 == 0 or report.validation is not None:
-            history.append(entry(report))
+            history.append(as_entry(report))
         if report.validation is None:
             continue
         if best is None or report.validation < best.validation:
@@ -106,9 +106,9 @@ library_name: tinyxp
 
 # holmes
 
-A language model of {parameters:,} parameters that writes in the manner of Sherlock Holmes's adventures:
-small enough to come with tinyxp, so that there is something real to run, take apart and compare, on any
-backend and without a download.
+A language model of {parameters:,} parameters that writes in the style of the Sherlock Holmes stories. It
+is small enough to be part of tinyxp: a real model to run, inspect and compare on any backend without a
+download.
 
 | | |
 |---|---|
@@ -125,10 +125,10 @@ tinyxp generate "Holmes looked at" -m holmes --temperature 0.8 --seed 1
 ## Data
 
 *The Adventures of Sherlock Holmes* by Arthur Conan Doyle (1892), Project Gutenberg's eBook 1661, cleaned:
-{characters:,} characters. The first nine tenths, to the end of a paragraph, are trained on; the rest is held
-out, from the vocabulary too.
+{characters:,} characters. The training part is the first nine tenths, up to the end of a paragraph. The
+rest is held out; the vocabulary has not seen it either.
 
-## Figures
+## Results
 
 | | |
 |---|---|
@@ -137,13 +137,15 @@ out, from the vocabulary too.
 | held-out text | {bits:.4f} bits per byte |
 | steps | {step} of {steps}, {batch} windows each: {epochs:.1f} times the training part |
 
-Held-out windows are of {context} tokens and do not overlap; the figures are of the weights in this folder.
-history.json has the losses of the run (those of batches with dropout), curves.png a picture of them.
+Held-out windows have {context} tokens and do not overlap. The results are those of the weights in this
+folder. history.json has the losses of the run, with dropout for training batches; curves.png is a picture
+of them.
 
-The state with the lowest held-out loss was kept, and the sizes were chosen from seven runs by the same
-held-out text, so the figure is a little too good. A character 5-gram model with Kneser-Ney smoothing, trained
-on the same part, has 1.9241 bits per byte there, a 6-gram 1.841. Of the words in its samples at temperature
-0.8, 98.3 to 98.7 % (three sets of twenty samples) are words of the book.
+The held-out results are a little too good. The state with the lowest held-out loss was kept, and the
+sizes were chosen from seven runs by the same text. For comparison, a character 5-gram model with
+Kneser-Ney smoothing, trained on the same part, has 1.9241 bits per byte, and a 6-gram model 1.841. At
+temperature 0.8, 98.3 to 98.7 % of the words in its samples are words of the book (three sets of twenty
+samples).
 
 ## Samples
 
@@ -151,19 +153,19 @@ Temperature 0.8, seeds 1, 2 and 3:
 
 {samples}
 
-## How it fails
+## Limits
 
-It knows one book. It writes English words, mostly in grammatical phrases and in turns of that book's
-dialogue. It keeps to no plot, mixes up who speaks, forgets what was said a sentence ago, and knows no
-facts. People are spoken of as in 1892. It repeats itself at low temperatures and goes astray at high ones;
-other languages, code and modern words are noise to it. Now and then it joins pieces of words to a word that
-there is not. It may write sentences of the book as they stand. It is for tests, examples and lessons, not
-for anything that someone relies on.
+It knows one book. It writes English words, mostly in grammatical phrases and in the manner of that book's
+dialogue. It keeps to no plot, mixes up speakers, forgets the previous sentence and knows no facts. People
+are spoken of as in 1892. It repeats itself at low temperatures and loses coherence at high ones. Other
+languages, code and modern words are noise to it. Sometimes it joins pieces into words that do not exist.
+It may reproduce sentences of the book. It is for tests, examples and teaching. Do not rely on it for
+anything else.
 
 ## Licence
 
-The book is in the public domain in the United States; elsewhere, look at the law there. The weights are under
-Apache-2.0, as tinyxp is.
+The book is in the public domain in the United States; in other countries, check the law. The weights have
+the same licence as tinyxp, Apache-2.0.
 
 ## Training it again
 
@@ -174,8 +176,8 @@ tinyxp data get sherlock
 python recipes/holmes.py sherlock -o holmes
 ```
 
-It took {minutes:.0f} minutes on one thread. Its seed is fixed: run again with the same versions on the same
-machine it gives the same losses, elsewhere nearly the same.
+This took {minutes:.0f} minutes on one thread. The seed is fixed. The same versions on the same machine
+give the same losses, and other machines nearly the same.
 """
 
 
@@ -216,7 +218,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     begun, text = monotonic(), read_corpus(given.corpus)
-    vocabulary = own_vocabulary(split(text)[0], VOCABULARY)
+    vocabulary = train_vocabulary(split(text)[0], VOCABULARY)
     tokenizer = vocabulary.tokenizer
     config = tinyxp.Config(vocab_size=tokenizer.vocab_size, **SHAPE)
     data = windows(text, tokenizer, config.max_seq_len)

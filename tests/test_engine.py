@@ -9,7 +9,7 @@ import tinyxp
 from tests.reference import IDS, LLAMA_CONFIG, distance, drawn, libraries
 from tinyxp import Backend
 from tinyxp.decoding import Decoder
-from tinyxp.engine import Engine, engine_of, new_decoder
+from tinyxp.engine import Engine, engine_backends, engine_of, new_decoder
 from tinyxp.joint import project
 
 OWN = libraries("numpy", "torch", "jax")
@@ -24,6 +24,17 @@ def test_a_library_s_own_engine(library: str) -> None:
     assert engine is backend.engine
     assert {"linear", "attention", "write_cache"} <= engine.kernels.keys()
     assert set(engine.training_kernels) <= set(engine.kernels)
+
+
+def test_backends_with_engines_are_the_installed_ones_with_cheap_operations_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for library in ("torch", "jax"):
+        pytest.importorskip(library)
+    assert [backend.name for backend in engine_backends()] == ["numpy", "torch", "jax"]
+    versions = tinyxp.available_backends() | {"torch": None}
+    monkeypatch.setattr("tinyxp.engine.available_backends", lambda: versions)
+    assert [backend.name for backend in engine_backends()] == ["numpy", "jax"]
 
 
 @pytest.mark.parametrize("library", libraries("strict", "dask", "mlx"))

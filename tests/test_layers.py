@@ -133,4 +133,5 @@ def test_no_module_is_named_like_something_in_it_or_beside_it(module: str) -> No
         for node in ast.parse(MODULES[module].read_text(encoding="utf-8")).body
         if isinstance(node, (ast.FunctionDef, ast.ClassDef))
     }
-    assert name not in beside | inside
+    laws = parent == "tinyxp.testing.laws"  # nobody imports a law from its module
+    assert name not in (beside if laws else beside | inside)

@@ -18,7 +18,7 @@ def modules() -> list[Path]:
     return sorted(p.relative_to(ROOT) for p in paths if p.name not in ("__init__.py", "__main__.py"))
 
 
-def tests_of(module: Path) -> list[Path]:
+def files_for(module: Path) -> list[Path]:
     """The test files named after a module: test_NAME.py, or those of a folder NAME."""
     folder = TESTS.joinpath(*module.parts[1:-1]) if module.parts[0] == "tinyxp" else TESTS / module.parent
     beside = [*folder.glob(f"test_{module.stem}.py"), *folder.glob(f"{module.stem}/test_*.py")]
@@ -27,4 +27,4 @@ def tests_of(module: Path) -> list[Path]:
 
 @pytest.mark.parametrize("module", modules(), ids=str)
 def test_a_module_has_tests_of_its_name(module: Path) -> None:
-    assert str(module) in WITHOUT or tests_of(module)
+    assert str(module) in WITHOUT or files_for(module)

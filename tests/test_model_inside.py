@@ -9,6 +9,7 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
+from string import Formatter
 from types import ModuleType
 
 import numpy as np
@@ -112,6 +113,14 @@ def test_it_predicts_held_out_text_as_its_card_says_and_better_than_five_grams(
     assert said is not None
     assert found == pytest.approx(float(said[1]), abs=0.005)
     assert found < five_gram_bits_per_byte(*recipe.split(book))
+
+
+def test_the_card_is_the_recipes(recipe: ModuleType) -> None:
+    card, at = (FOLDER / "README.md").read_text(), 0
+    for literal, *_ in Formatter().parse(recipe.CARD):
+        assert literal in card[at:], literal
+        at = card.index(literal, at) + len(literal)
+    assert at == len(card)
 
 
 def test_it_writes_words_of_its_book(

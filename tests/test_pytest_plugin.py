@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tinyxp.adoption import adopt
-from tinyxp.pytest_plugin import MODULE, Line, read_list
+from tinyxp.plugins import TEST_MODULE
+from tinyxp.pytest_plugin import Line, read_list
 
 pytest.importorskip("array_api_strict")
 
@@ -30,7 +31,7 @@ def test_library(backend, xp):
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs pytest on a test file, as anybody would who has tinyxp installed."""
-    monkeypatch.delenv(MODULE, raising=False)
+    monkeypatch.delenv(TEST_MODULE, raising=False)
     for name in ("numpy", "strict"):
         adopt(name)  # what a run inside this one were the first to import would be imported again after it
     options = ["-W", "error", "--strict-markers", "--strict-config", "-rA", "-p", "no:cacheprovider"]
@@ -64,7 +65,7 @@ def test_the_ini_file_names_other_backends(run: Run, value: str) -> None:
 
 def test_the_environment_names_one_backend(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ini = "[pytest]\ntinyxp_backends = numpy torch\n"
-    monkeypatch.setenv(MODULE, "array_api_strict")
+    monkeypatch.setenv(TEST_MODULE, "array_api_strict")
     done = run(ON_EACH, pytest_ini=ini)
     done.assert_outcomes(passed=1)
     done.stdout.fnmatch_lines(["PASSED *test_library[[]array_api_strict]"])
@@ -224,7 +225,7 @@ def test_the_short_options_stand_where_a_module_is_named_and_are_others_elsewher
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("def test_a(): pass", "--max-examples=3", conftest_py=ARRAY_API_TESTS).assert_outcomes(passed=1)
-    monkeypatch.setenv(MODULE, "numpy")
+    monkeypatch.setenv(TEST_MODULE, "numpy")
     done = run(LISTED, "--xfails-file=list.txt", conftest_py="", list_txt="test_other\ntest_law*\n")
     done.assert_outcomes(xfailed=4, xpassed=2)
 

@@ -62,7 +62,7 @@ class Placement(NamedTuple):
     visible: Array  # (b or 1, 1, t, s) bool: the keys that each query may see
     start: Array | None  # () the first slot of this pass; None without a cache
     slots: Array | None  # (s,) the numbers 0 to s - 1; None without a cache
-    cache: Cache | None  # the cache after this pass, but for its keys and values
+    cache: Cache | None  # the cache after this pass, except its keys and values
 
 
 def place(inputs: Inputs, cache: Cache | None) -> Placement:

@@ -96,13 +96,15 @@ class Config:
 
     The defaults are a Llama-family model of 26,784 parameters.
 
-    Fields: ``vocab_size`` (n); ``n_layers``; ``d_model`` (d); ``n_heads`` query heads (h) on
-    ``n_kv_heads`` key/value heads (g), which must divide them; ``head_dim`` (hd; ``None`` means
-    d_model / n_heads); ``d_ff`` (f); ``max_seq_len`` positions; ``rope_theta`` and ``rope_scaling``
-    (a RopeScaling, Hugging Face's dict, or None); ``norm_eps``; ``tie_embeddings`` (the head is the
-    embedding); ``norm`` "rms" or "layer"; ``position`` "rope" or "learned"; ``mlp`` "swiglu",
-    "gelu_tanh", "gelu" or "relu2"; ``attn_bias`` (of q, k and v), ``attn_out_bias``, ``mlp_bias``,
-    ``head_bias``.
+    Sizes: ``vocab_size`` (n); ``n_layers``; ``d_model`` (d); ``n_heads`` query heads (h) on ``n_kv_heads``
+    key/value heads (g), which must divide them; ``head_dim`` (hd; ``None`` means d_model / n_heads);
+    ``d_ff`` (f); ``max_seq_len`` positions.
+
+    Choices: ``norm`` "rms" or "layer", with ``norm_eps``; ``position`` "rope" or "learned"; ``mlp`` "swiglu",
+    "gelu_tanh", "gelu" or "relu2"; ``rope_theta`` and ``rope_scaling`` (a RopeScaling, Hugging Face's dict,
+    or None); ``tie_embeddings`` (the head is the embedding).
+
+    Biases: ``attn_bias`` (of q, k and v), ``attn_out_bias``, ``mlp_bias``, ``head_bias``.
 
     Raise ValueError naming the field for anything else. Hashable, so static under every jit.
     """

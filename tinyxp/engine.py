@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
+from tinyxp import plugins
 from tinyxp.decoding import Decoder
 from tinyxp.inputs import as_kernels
 from tinyxp.joint import lay_together, project
 from tinyxp.model import forward
 from tinyxp.params import Params
-from tinyxp.registry import Backend
+from tinyxp.registry import Backend, available_backends, backend
 from tinyxp.typing import Array
 
 Kernel = Callable[..., Any]
@@ -82,6 +83,13 @@ def engine_of(backend: Backend) -> Engine:
     """Return the engine of a library: its own, or the plain one."""
     engine: Engine = backend.engine
     return engine
+
+
+def engine_backends() -> list[Backend]:
+    """Return the installed backends that have an engine of their own, those with cheap operations first."""
+    versions = available_backends()
+    names = [name for name in plugins.entries(plugins.ENGINES) if versions.get(name) is not None]
+    return sorted(map(backend, names), key=lambda each: (not each.eager, each.name))
 
 
 def new_decoder(params: Params, batch: int, length: int) -> Decoder:

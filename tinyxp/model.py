@@ -203,8 +203,8 @@ def forward(
     same signature. ``tap(name, x) -> x`` sees, and may replace, every intermediate value.
 
     Raise ValueError naming the value and its limit for ids outside the vocabulary, wrong shapes and dtypes,
-    and learned positions of max_seq_len or more, whenever values can be read: not under jit, nor on torch's
-    meta device. Rotary positions may exceed max_seq_len.
+    and learned positions of max_seq_len or more. Values that cannot be read, under jit or on torch's meta
+    device, are not checked. Rotary positions may exceed max_seq_len.
     """
     logits, _ = compute(check_inputs(params, ids, positions, mask, xp), None, kernels, as_tap(tap))
     return logits

@@ -16,6 +16,8 @@ RECORDERS = "tinyxp.recorders"  # a library's import name -> a module that puts 
 
 DEFAULT_BACKENDS = ("numpy", "torch", "jax", "strict")
 """The backends that tests and laws run on unless others are named, if they are installed."""
+TEST_MODULE = "TINYXP_TEST_MODULE"
+"""The environment variable that names the one backend, or array namespace, to test."""
 
 
 @cache

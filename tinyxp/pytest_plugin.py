@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from tinyxp.plugins import DEFAULT_BACKENDS
+from tinyxp.plugins import DEFAULT_BACKENDS, TEST_MODULE
 
 if TYPE_CHECKING:
     from tinyxp.registry import Backend
 
-MODULE = "TINYXP_TEST_MODULE"
-"""The environment variable that names the one backend, or array namespace, to test."""
 LISTS = {"xfails": "--xfails-file", "skips": "--skips-file"}
 
 
@@ -30,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tinyxp", "tinyxp: one test on many array libraries")
 
     def add(name: str, **keywords: Any) -> None:
-        short = [f"--{name}"] if os.environ.get(MODULE) else []
+        short = [f"--{name}"] if os.environ.get(TEST_MODULE) else []
         group.addoption(f"--tinyxp-{name}", *short, dest=f"tinyxp_{name.replace('-', '_')}", **keywords)
 
     add(
@@ -59,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marks and the fixtures; ``--max-examples`` becomes the profile of Hypothesis."""
     for kind in ("skip", "xfail"):
         config.addinivalue_line("markers", f"{kind}_backend(name, reason): {kind} the test on one backend")
-    one = os.environ.get(MODULE)
+    one = os.environ.get(TEST_MODULE)
     names = [one] if one else config.getini("tinyxp_backends")
     config.pluginmanager.register(_fixtures(names))
     examples = config.getoption("tinyxp_max_examples")

@@ -6,21 +6,21 @@ from tinyxp.testing import LAWS, Law
 
 HEAD = """# The laws
 
-Each line is a sentence that every decoder must keep, and that `tinyxp check` tries to break on every
-backend. Values are drawn by Hypothesis on NumPy and converted; what breaks a law is shrunk to the smallest
-case and shown with five lines of source that break it again. Laws compare in float64 wherever the library
-computes in it: rounding is a million times smaller there than the smallest fault that anybody reports.
+Each law is a sentence that every decoder must keep. `tinyxp check` tries to break it on every backend.
+Hypothesis draws values on NumPy, and they are converted. A counterexample is shrunk to the smallest case and
+shown with source that reproduces it. Laws compare in float64 if the library computes in it: rounding there is
+a million times smaller than the smallest fault that people report.
 
-A law applies where the subject has what it needs; those that need nothing, or only a mask, positions or a
-cache, judge any function from ids to logits (`tinyxp.testing.check_model`). Laws in *italics* compare with
-another implementation's numbers; what the others catch alone is on [the page of mutants](mutants.md).
+A law applies if the subject has what it needs. Laws that need nothing, or only a mask, positions or a cache,
+judge any function from ids to logits (`tinyxp.testing.check_model`). Laws in *italics* compare with another
+implementation's numbers. [The page of mutants](mutants.md) shows what each law detects.
 
-This page is written by `python -m tools.catalogue`.
+`python -m tools.catalogue` writes this page.
 """
 
 
 def as_markdown() -> str:
-    """The page."""
+    """Return the page."""
     regions: dict[str, list[Law]] = {}
     for law in LAWS.values():
         regions.setdefault(law.region, []).append(law)
@@ -34,7 +34,7 @@ def as_markdown() -> str:
 
 
 def row(law: Law) -> str:
-    """One law as a row of its table."""
+    """Return one law as a row of its table."""
     name = f"*{law.name}*" if law.is_reference else law.name
     cells = (name, law.sentence, " ".join(sorted(law.needs)) or "logits", law.source)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tinyxp.bench.measure import Bench, measure
 from tinyxp.bench.plan import Plan
+from tinyxp.bench.session import Bench, measure
 
 
 @pytest.fixture(scope="session")

@@ -1,29 +1,15 @@
-"""The text, the record and the picture of a bench."""
+"""The record of a bench, and its sentence on the cache."""
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-from tinyxp.bench.measure import Bench, Pair, Result
-from tinyxp.bench.plot import draw, need_matplotlib
 from tinyxp.bench.report import digits, record, sentence, whole_text
-from tinyxp.bench.tables import text
+from tinyxp.bench.session import Bench, Pair, Result
 from tinyxp.bench.timing import Times
-
-
-def test_tables_are_aligned_and_say_what_they_show(tiny_bench: Bench) -> None:
-    lines = text(tiny_bench).splitlines()
-    assert lines[0] == "tiny: random weights, 26,784 parameters"
-    assert lines[-1].startswith("note: left out: numpy bfloat16")
-    assert max(map(len, lines[4:-1])) <= 110
-    head = next(i for i, line in enumerate(lines) if line.startswith("prefill of 32"))
-    assert len(lines[head + 1]) == len(lines[head + 2])
-    for word in ("GFLOP/s", "GB/s", "peak MB", "reached", "no cache", "decode tokens/s", "last ms"):
-        assert word in text(tiny_bench)
 
 
 def test_the_record_is_json_with_quartiles(tiny_bench: Bench) -> None:
@@ -58,21 +44,3 @@ def test_a_whole_text_is_the_sum_over_its_positions() -> None:
 )
 def test_digits_are_three_or_more_without_an_exponent(value: float, shown: str) -> None:
     assert digits(value) == shown
-
-
-@pytest.mark.parametrize(("name", "magic"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.PDF", b"%PDF")])
-def test_the_picture(tiny_bench: Bench, tmp_path: Path, name: str, magic: bytes) -> None:
-    pytest.importorskip("matplotlib")
-    draw(tiny_bench, str(tmp_path / name))
-    assert (tmp_path / name).read_bytes().startswith(magic)
-
-
-def test_a_file_that_would_be_no_picture_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"plot is 'a.txt'; it must end in one of .png, .svg, .pdf"):
-        need_matplotlib("a.txt")
-
-
-def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"pip install 'tinyxp\[plot\]'"):
-        need_matplotlib("a.png")

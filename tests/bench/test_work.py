@@ -12,7 +12,7 @@ from tinyxp.registry import Backend
 
 def test_prefill_gives_the_last_logits(backend: Backend) -> None:
     params = tinyxp.init(tinyxp.Config(), xp=backend.xp)
-    ids = work.ids_of(params, 2, 9)
+    ids = work.draw_ids(params, 2, 9)
     expected = backend.to_numpy(tinyxp.forward(params, ids))[:, -1]
     np.testing.assert_allclose(work.prefill(params, 2, 9)(), expected, atol=1e-5)
 

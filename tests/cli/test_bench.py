@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tinyxp", "bench", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+from .running import Call, run
 
 
 def test_a_bench_prints_tables_and_writes_its_files(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     files = ["--json", tmp_path / "b.json", "--plot", tmp_path / "b.png"]
-    done = run("tiny", "--backends", "numpy", "--repeats", 1, "--prompt", 8, "--threads", 1, *files)
+    done = run("bench", "tiny", "--backends", "numpy", "--repeats", 1, "--prompt", 8, "--threads", 1, *files)
     assert (done.returncode, done.stderr) == (0, "")
     assert "prefill of 8 tokens" in done.stdout
     assert "threads 1;" in done.stdout
@@ -39,11 +34,14 @@ def test_a_bench_prints_tables_and_writes_its_files(tmp_path: Path) -> None:
         (["tiny", "--repeats", "0"], "repeats is 0; it must be an integer of 1 or more"),
         (["tiny", "--threads", "0"], "0"),
         (["tiny", "--plot", "b.txt"], "plot is 'b.txt'; it must end in one of .png"),
-        (["tiny", "--json", "/no/such/folder/b.json"], "json is '/no/such/folder/b.json', in a folder that"),
+        (
+            ["tiny", "--json", "/no/such/folder/b.json"],
+            "json is '/no/such/folder/b.json', in a folder that does not",
+        ),
     ],
 )
-def test_bad_options_get_one_line_and_exit_status_2(arguments: list[str], line: str) -> None:
-    done = run(*arguments)
+def test_bad_options_get_one_line_and_exit_status_2(call: Call, arguments: list[str], line: str) -> None:
+    done = call("bench", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("tinyxp: ")
     assert done.stderr.count("\n") == 1

@@ -95,7 +95,7 @@ def test_json_for_programs() -> None:
     (first, *_) = record["laws"]
     assert first == {
         "name": "causality",
-        "sentence": "A later token never moves an earlier logit.",
+        "sentence": "A later token never changes an earlier logit.",
         "of": "model",
         "region": "causality",
         "source": "Vaswani et al., 2017, section 3.2.3",

@@ -58,7 +58,7 @@ def test_the_cause_is_named_with_what_to_do_and_what_is_known_of_it(side: str, m
     lines = found.stdout.splitlines()
     assert lines[0].startswith("First difference at ")
     assert lines[2].startswith("1. B's matrix attn.o is left transposed")
-    assert any(line.startswith("   Mend it: transpose attn.o") for line in lines)
+    assert any(line.startswith("   Fix: transpose attn.o") for line in lines)
     confidence = "proved" if side == "wrong" else "certain"
     assert any("in block 0 only" in line and line.endswith(confidence) for line in lines)
     assert any(line.startswith("check ") and "rounding at every point" in line for line in lines)

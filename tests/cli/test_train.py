@@ -1,52 +1,24 @@
-"""From a text to a model, and how well it predicts: the commands, run as a person runs them."""
+"""``tinyxp train``: reports, checkpoints, resuming, options and bad input."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import signal
 import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tinyxp
-from tinyxp.cli.train import printable
-from tinyxp.errors import CheckpointError
+from tinyxp.cli.train import printable, settings_of, training_backend
 from tinyxp.train.checkpoint import load_run
 
+from .running import SMALL, Call, command, run
+
 pytest.importorskip("torch")
-
-WORDS = ("the", "old", "door", "of", "house", "was", "open", "and", "dog", "ran", "out", "it", "into", "rain")
-SMALL = ["--width", 16, "--heads", 2, "--layers", 1, "--context", 16, "--batch", 4, "--vocab", 280]
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "tinyxp", *map(str, arguments)]
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, check=False)
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    drawn = np.random.default_rng(0).choice(WORDS, 3000)
-    path = tmp_path_factory.mktemp("corpus") / "rain.txt"
-    path.write_text(". ".join(" ".join(drawn[i : i + 9]) for i in range(0, len(drawn), 9)))
-    return path
-
-
-@pytest.fixture(scope="module")
-def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    folder = tmp_path_factory.mktemp("trained") / "model"
-    done = run("train", corpus, "-o", folder, "--steps", 24, "--seed", 3, *SMALL)
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
-    return folder, done.stdout
 
 
 def test_a_run_reports_and_learns(trained: tuple[Path, str]) -> None:
@@ -80,28 +52,7 @@ def test_the_folder_is_a_model_that_transformers_loads(trained: tuple[Path, str]
     assert run("generate", "the dog", "-m", folder, "-n", 5).returncode == 0
 
 
-def test_evaluate_gives_the_loss_that_the_run_reported(trained: tuple[Path, str], corpus: Path) -> None:
-    folder, _ = trained
-    reported = json.loads((folder / "history.json").read_text())[-1]["validation"]
-    found = {
-        backend: json.loads(
-            run("evaluate", folder, corpus, "--held-out", 0.1, "--backend", backend, "--json").stdout
-        )
-        for backend in ("numpy", "torch")
-    }
-    assert found["torch"]["nats_per_token"] == reported
-    assert found["numpy"]["nats_per_token"] == pytest.approx(reported, abs=1e-5)
-    one = found["torch"]
-    assert one["perplexity"] == pytest.approx(np.exp(reported))
-    assert one["bits_per_byte"] == pytest.approx(reported / np.log(2) * one["tokens"] / one["bytes"])
-    assert one["tokens"] == 16 * one["windows"]
-    printed = run("evaluate", folder, corpus, "--held-out", 0.1).stdout
-    assert printed.startswith(f"{reported:.4f} nats per token, perplexity ")
-
-
-def test_a_run_that_is_killed_goes_on_bit_for_bit(
-    trained: tuple[Path, str], corpus: Path, tmp_path: Path
-) -> None:
+def test_a_killed_run_resumes_bit_for_bit(trained: tuple[Path, str], corpus: Path, tmp_path: Path) -> None:
     whole, _ = trained
     folder = tmp_path / "model"
     arguments = ["train", corpus, "-o", folder, "--steps", 24, "--seed", 3, *SMALL]
@@ -146,24 +97,18 @@ def test_a_vocabulary_of_gpt2s_is_kept_as_far_as_it_is_used(
         (["--steps", 0], "steps is 0; it must be an integer of 1 or more"),
         (["--lr", "nan"], "lr is nan; it must be a finite number above 0"),
         (["--heads", 3], "d_model is 128; without a head_dim, n_heads, 3, must divide it"),
-        (["--kv-heads", 1], "no class of transformers"),
         (["--dtype", "float64", "--backend", "jax"], "jax_enable_x64"),
-        (["--vocab", "²"], "no such file or folder"),
-        (["--kv-heads", 3], "n_kv_heads is 3; it must divide n_heads, 4"),
-        (["--vocab", 100], "vocab_size is 100"),
         (["--vocab", "nowhere"], "nowhere: no such file or folder"),
-        (["--context", 100_000], "the corpus is too short: in its training part, ids has"),
-        (["--held-out", 0.0001], "the corpus is too short: in its held-out part, ids has"),
-        (["--backend", "numpy"], "pip install 'tinyxp[torch]'"),
-        (["--resume"], "has no training.npz, so there is no run to go on with"),
-        (["--resume", "--lr", 1e-3], "--lr cannot change in a run that goes on"),
+        (["--backend", "numpy"], "backend is 'numpy', which has no gradients; use 'jax' or 'torch'"),
+        (["--resume"], "has no training.npz, so there is no run to resume"),
+        (["--resume", "--lr", 1e-3], "--lr cannot change in a run that resumes"),
         (["--dtype", "int8"], "dtype is 'int8'"),
     ],
 )
 def test_bad_options_are_one_line_and_leave_nothing(
-    corpus: Path, tmp_path: Path, options: list[object], message: str
+    call: Call, corpus: Path, tmp_path: Path, options: list[object], message: str
 ) -> None:
-    done = run("train", corpus, "-o", tmp_path / "model", *options)
+    done = call("train", corpus, "-o", tmp_path / "model", *options)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -179,27 +124,27 @@ def test_bad_options_are_one_line_and_leave_nothing(
         (b"caf\xe9", "is not UTF-8: byte 0xe9 at offset 3"),
     ],
 )
-def test_bad_texts_are_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_bad_texts_are_one_line(call: Call, tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "text.txt").write_bytes(content)
-    done = run("train", tmp_path / "text.txt", "-o", tmp_path / "model")
+    done = call("train", tmp_path / "text.txt", "-o", tmp_path / "model")
     assert done.returncode == 2
     assert message in done.stderr
     assert not (tmp_path / "model").exists()
 
 
-def test_a_file_in_the_folders_place_is_one_line(corpus: Path) -> None:
-    done = run("train", corpus, "-o", corpus)
-    assert f"{corpus}: is a file; a folder is to be written there" in done.stderr
+def test_a_file_in_the_folders_place_is_one_line(call: Call, corpus: Path) -> None:
+    done = call("train", corpus, "-o", corpus)
+    assert f"{corpus}: is a file; the output must be a folder" in done.stderr
 
 
-def test_a_run_is_not_overwritten_nor_gone_on_with_on_another_text(
-    trained: tuple[Path, str], tmp_path: Path
+def test_a_run_is_not_overwritten_nor_resumed_on_another_text(
+    call: Call, trained: tuple[Path, str], tmp_path: Path
 ) -> None:
     folder, _ = trained
     other = tmp_path / "other.txt"
     other.write_text("another text " * 500)
-    assert "holds a training run" in run("train", other, "-o", folder).stderr
-    assert "is not the text that the run" in run("train", other, "-o", folder, "--resume").stderr
+    assert "has a training run" in call("train", other, "-o", folder).stderr
+    assert "is not the text that the run" in call("train", other, "-o", folder, "--resume").stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -209,57 +154,19 @@ def test_a_folder_that_cannot_be_written_is_one_line(corpus: Path, tmp_path: Pat
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 
-def test_an_update_that_diverges_leaves_the_last_good_checkpoint(corpus: Path, tmp_path: Path) -> None:
+def test_an_update_that_diverges_leaves_the_last_good_checkpoint(
+    call: Call, corpus: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "model"
     run_away = ["--steps", 1, "--every", 1, "--lr", 1e30, "--warmup", 0]
-    done = run("train", corpus, "-o", folder, *SMALL, *run_away)
+    done = call("train", corpus, "-o", folder, *SMALL, *run_away)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "the held-out loss after step 1 is" in done.stderr
     assert load_run(folder, xp=np).state.step == 0
-    assert run("evaluate", folder, corpus).returncode == 0
-    # ... and going on from the start does not tell of it twice.
-    assert run("train", corpus, "-o", folder, "--resume").returncode == 2
+    assert call("evaluate", folder, corpus).returncode == 0
+    # ... and resuming from the start does not add an entry twice.
+    assert call("train", corpus, "-o", folder, "--resume").returncode == 2
     assert [e["step"] for e in load_run(folder, xp=np).history] == [0]
-
-
-def test_a_model_of_nan_is_no_figure(trained: tuple[Path, str], corpus: Path, tmp_path: Path) -> None:
-    params = tinyxp.load(trained[0])
-    bad = params.replace({name: x * np.nan for name, x in params.items()})
-    tinyxp.save(bad, tmp_path / "bad")
-    done = run(
-        "evaluate", tmp_path / "bad", corpus, "--tokenizer", trained[0], "--backend", "torch", "--json"
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "its numbers are not finite" in done.stderr
-    assert "/no/such: no such file or folder" in run("evaluate", "/no/such", corpus).stderr
-
-
-@pytest.mark.parametrize("at", [4, 30, 200, 1000, -60, -20, -10])
-def test_a_corrupt_run_is_one_error_or_a_run(trained: tuple[Path, str], tmp_path: Path, at: int) -> None:
-    data = bytearray((trained[0] / "training.npz").read_bytes())
-    for value in (0x00, 0xFF, data[at] ^ 1, data[at] ^ 64):
-        data[at] = value
-        (tmp_path / "training.npz").write_bytes(data)
-        with suppress(CheckpointError):  # and no other error
-            assert load_run(tmp_path, xp=np).state.step == 24
-    (tmp_path / "training.npz").write_bytes(data[: len(data) // 2])
-    with pytest.raises(CheckpointError, match="training.npz"):
-        load_run(tmp_path, xp=np)
-
-
-def test_files_of_another_tokenizer_do_not_stay(
-    trained: tuple[Path, str], corpus: Path, tmp_path: Path
-) -> None:
-    pair, folder = tmp_path / "pair", tmp_path / "model"
-    for where, names in ((pair, ["vocab.json", "merges.txt"]), (folder, ["tokenizer.json"])):
-        where.mkdir()
-        for name in names:
-            shutil.copy(trained[0] / name, where)
-    (folder / "tokenizer.json").write_text("{}")
-    done = run("train", corpus, "-o", folder, *SMALL[:-2], "--vocab", pair, "--steps", 1)
-    assert done.returncode == 0, done.stderr
-    assert not (folder / "tokenizer.json").exists()
-    assert run("evaluate", folder, corpus).returncode == 0
 
 
 def test_an_output_that_lacks_characters_ends_no_run(corpus: Path, tmp_path: Path) -> None:
@@ -276,3 +183,43 @@ def test_an_output_that_lacks_characters_ends_no_run(corpus: Path, tmp_path: Pat
 
 def test_control_characters_of_a_sample_do_not_reach_the_terminal() -> None:
     assert printable("a\x1b[2J\nb\x00☂") == "a\ufffd[2J\nb\ufffd☂"
+
+
+def test_the_default_backend_has_gradients_and_the_cheapest_start() -> None:
+    assert training_backend(None).name == "torch"
+    assert training_backend("jax").name == "jax"
+
+
+def test_without_a_library_with_gradients_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tinyxp.engine.engine_backends", lambda: [tinyxp.backend("numpy")])
+    with pytest.raises(ValueError, match=re.escape("none is installed: pip install 'tinyxp[torch]'")):
+        training_backend(None)
+
+
+def test_options_become_settings() -> None:
+    options = dict.fromkeys(("warmup", "every", "micro_batch", "dtype", "prompt", "kv_heads"))
+    options |= {
+        "steps": 40,
+        "batch": 2,
+        "lr": 0.5,
+        "dropout": 0.25,
+        "seed": 3,
+        "vocab": "gpt2",
+        "held_out": 0.2,
+    }
+    options |= {"family": "llama", "width": 8, "layers": 2, "heads": 2, "context": 9, "untied": True}
+    settings = settings_of(options)
+    recipe = settings.recipe
+    assert (recipe.steps, recipe.warmup, recipe.evaluate_every, recipe.peak, recipe.seed) == (
+        40,
+        4,
+        5,
+        0.5,
+        3,
+    )
+    assert (settings.vocabulary, settings.family, settings.held_out) == ("gpt2", "llama", 0.2)
+    assert settings.config(50).tie_embeddings is False
+    assert settings_of(options | {"warmup": 0, "every": 7}).recipe.evaluate_every == 7
+    assert settings_of(options | {"warmup": 0, "every": 7}).recipe.warmup == 0

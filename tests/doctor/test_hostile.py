@@ -16,7 +16,7 @@ import tinyxp
 from tests.reference import GPT2_CONFIG, IDS, LLAMA_CONFIG, drawn
 from tinyxp.cli.commands import cli
 from tinyxp.doctor import compare, diagnose, parse
-from tinyxp.doctor.faults import faults_of
+from tinyxp.doctor.faults import list_faults
 from tinyxp.files import replacing
 
 
@@ -127,14 +127,14 @@ def test_a_shape_of_a_is_a_fault_of_a() -> None:
     found = diagnose(lambda ids: np.zeros((*ids.shape, 7), np.float32), right, IDS)
     assert found.comparison.first is not None
     assert found.comparison.first.at_fault == "A"
-    assert found.causes[0].sentence == "logits has shape (1, 5, 7) where (1, 5, 11) is right"
+    assert found.causes[0].sentence == "logits has shape (1, 5, 7); the right shape is (1, 5, 11)"
 
 
 def test_a_model_of_another_width_is_called_another_model() -> None:
     wide = drawn(replace(LLAMA_CONFIG, d_model=12, head_dim=6))
     found = diagnose(drawn(LLAMA_CONFIG), wide, IDS)
     (cause,) = found.causes
-    assert cause.sentence == "B is another model: its stream has width 12, this model's 8"
+    assert cause.sentence == "B is another model: its residual stream has width 12, this model's 8"
     assert cause.point == "embed"
 
 
@@ -163,5 +163,5 @@ def test_the_target_of_a_link_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", [GPT2_CONFIG, LLAMA_CONFIG], ids=["gpt2", "llama"])
 def test_every_known_fault_has_a_key_of_its_own(config: tinyxp.Config) -> None:
-    keys = [fault.key for fault in faults_of(config)]
+    keys = [fault.key for fault in list_faults(config)]
     assert sorted({key for key in keys if keys.count(key) > 1}) == []

@@ -186,3 +186,9 @@ def test_how_to_request_a_dtype(tmp_path: Path) -> None:
     }
     for side, suggestion in suggestions.items():
         assert side.suggest_dtype("float16") == suggestion
+
+
+@pytest.mark.parametrize(("flags", "can_patch"), [("", True), ("+jit", False)])
+def test_compiled_code_cannot_be_patched(flags: str, can_patch: bool) -> None:
+    pytest.importorskip("jax")
+    assert parse(f"holmes@jax{flags}").can_patch is can_patch

@@ -27,7 +27,7 @@ def test_the_first_token_that_differs_row_by_row_with_margins_by_hand() -> None:
     b = A.copy()
     b[0, 1] = [1.0, 1.5, 3.5]  # 0 becomes 2
     b[1, 0] = [9.0, 1.0, 5.0]
-    found = compare_tokens(logits_row(5.0), A, b, Batch(IDS[:, :2]))
+    found = compare_tokens(logits_row(4.0), A, b, Batch(IDS[:, :2]))
     assert found == (Token(0, 1, 0, 2, 4.0, 2.5, True), 4)
     found = compare_tokens(logits_row(3.9), A, b, Batch(IDS[:, :2]))
     assert found == (Token(0, 1, 0, 2, 4.0, 2.5, False), 4)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tinyxp
-from tinyxp import Config, model, ops
+from tinyxp import Config, model, ops, rope
+from tinyxp import config as config_module
 from tinyxp.config import GPT2
 from tinyxp.formats.huggingface import list_rules
 from tinyxp.shapes import block_shapes
@@ -27,10 +28,11 @@ def test_program_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_functions_exist() -> None:
-    mentioned = set(re.findall(r"`(ops|model)\.(\w+)`", PAGE)) - {("ops", "py"), ("model", "py")}
-    assert len(mentioned) > 10
+    modules = {"config": config_module, "model": model, "ops": ops, "rope": rope}
+    mentioned = set(re.findall(rf"(?:`|  )({'|'.join(modules)})\.(?!py\b)(\w+)", PAGE))
+    assert len(mentioned) > 15
     for module, name in mentioned:
-        assert hasattr({"ops": ops, "model": model}[module], name), f"{module}.{name}"
+        assert hasattr(modules[module], name), f"{module}.{name}"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_counts_by_formula_shapes_and_file(example, is_png) -> None:
 
 def test_where_they_go(example) -> None:
     shown = example("parameters", "--quick")
-    start = shown.lines.index("Where they go, in percent")
+    start = shown.lines.index("Shares in percent")
     header, *rows = [line.split() for line in shown.lines[start + 1 : start + 8]]
     assert header[1:] == ["embed", "pos_embed", "attention", "mlp", "norm", "head"]
     assert next(row for row in rows if row[0] == "book")[1] == "58.7"

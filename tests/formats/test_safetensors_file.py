@@ -102,3 +102,13 @@ def test_wide_dtypes_are_written_first_and_aligned() -> None:
     }
     assert len(data) == 8 + length + 26
     assert data[8 + length : 8 + length + 16] == values["b"].tobytes()
+
+
+@pytest.mark.parametrize(
+    "size, message", [(7, "is 7 bytes long: not a safetensors file"), (8, "is not JSON")]
+)
+def test_files_without_a_header(size: int, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(bytes(size))
+    with pytest.raises(CheckpointError, match=message):
+        read_safetensors(path)

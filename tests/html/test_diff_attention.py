@@ -56,7 +56,7 @@ def test_weights_that_agree_have_no_maps() -> None:
 def test_without_a_finite_difference_the_explanation_says_so() -> None:
     section = attention_section(not_finite(), str)
     assert section is not None
-    assert "Where both sides are finite, they do not differ." in section.explanation
+    assert "They agree on all finite numbers." in section.explanation
     assert section.data["largest"] == [1.0, 1.0, 1.0]
     assert section.data["maps"][1][0].count("nan") == 1
 

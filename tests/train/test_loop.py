@@ -16,8 +16,8 @@ from tinyxp import ops
 from tinyxp.config import Config
 from tinyxp.text.windows import Windows
 from tinyxp.train import Recipe, Report, evaluate, fit
-from tinyxp.train.loop import accumulated, batch_rows
-from tinyxp.train.objective import compiled, objective, training_kernels
+from tinyxp.train.loop import accumulate, batch_rows
+from tinyxp.train.objective import batch_loss, compile_unless_eager, training_kernels
 
 from .runs import HELD_OUT, LIBRARIES, SHAPES, TRAIN, assert_same, model, on_host, run
 
@@ -94,8 +94,8 @@ BATCH = Windows(TRAIN.ids[:4], GAPS)
 def gradient(library: str, dropout: float) -> Any:
     backend = tinyxp.backend(library)
     recipe = Recipe(steps=1, dropout=dropout)
-    computed = partial(objective, kernels=training_kernels(backend, None), recipe=recipe)
-    return compiled(backend, backend.value_and_grad(computed))
+    computed = partial(batch_loss, kernels=training_kernels(backend, None), recipe=recipe)
+    return compile_unless_eager(backend, backend.value_and_grad(computed))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_loss_and_gradients_are_the_same_for_any_split(
     found = []
     for size in sizes:
         recipe = Recipe(steps=1, batch=4, micro_batch=size, dropout=dropout)
-        loss, gradients = accumulated(params, BATCH, 0, recipe, gradient(library, dropout))
+        loss, gradients = accumulate(params, BATCH, 0, recipe, gradient(library, dropout))
         found.append((float(host(loss)), on_host(gradients)))
     (whole, expected), *others = found
     if not dropout:
@@ -135,7 +135,7 @@ def test_a_part_weighs_as_many_targets_as_it_has(library: str) -> None:
         mean = array(backend, np.array(value), "float32")
         return mean, {name: 0.0 * x + value for name, x in params.items()}
 
-    loss, gradients = accumulated(params, batch, 0, Recipe(steps=1, batch=3, micro_batch=1), gradient)
+    loss, gradients = accumulate(params, batch, 0, Recipe(steps=1, batch=3, micro_batch=1), gradient)
     assert float(host(loss)) == 2.0
     assert all((x == 2.0).all() for x in on_host(gradients).values())
 
@@ -146,7 +146,7 @@ def test_a_batch_without_a_target_gives_zeros(library: str) -> None:
     nothing = BATCH._replace(targets=np.full_like(GAPS, -100))
     for size in (None, 1):
         recipe = Recipe(steps=1, batch=4, micro_batch=size, dropout=0.3)
-        loss, gradients = accumulated(params, nothing, 0, recipe, gradient(library, 0.3))
+        loss, gradients = accumulate(params, nothing, 0, recipe, gradient(library, 0.3))
         assert float(host(loss)) == 0.0
         assert not any(x.any() for x in on_host(gradients).values())
 

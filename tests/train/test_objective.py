@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import Any
 
@@ -13,7 +14,14 @@ from tests.reference import GPT2_CONFIG, LLAMA_CONFIG, drawn, host, libraries
 from tinyxp import ops
 from tinyxp.text.windows import Windows
 from tinyxp.train import Recipe, evaluate, fit
-from tinyxp.train.objective import drawn_kept, dropped_names, dropping, objective, training_kernels
+from tinyxp.train.objective import (
+    batch_loss,
+    check_windows,
+    draw_dropout,
+    dropout_points,
+    dropout_tap,
+    training_kernels,
+)
 
 from .runs import HELD_OUT, LIBRARIES, TRAIN, model
 
@@ -25,17 +33,44 @@ IDS, TARGETS = TRAIN.ids[:3], TRAIN.targets[:3]
 def test_without_dropout_and_narrow_numbers_it_is_the_loss(library: str) -> None:
     params = model(LLAMA_CONFIG, library)
     recipe = Recipe(steps=1)
-    assert drawn_kept(recipe, 0, (3, 8), params) is None
-    found = objective(params, IDS, TARGETS, None, kernels=PURE, recipe=recipe)
+    assert draw_dropout(recipe, 0, (3, 8), params) is None
+    found = batch_loss(params, IDS, TARGETS, None, kernels=PURE, recipe=recipe)
     assert float(host(found)) == float(host(tinyxp.loss(params, IDS, TARGETS)))
+
+
+@pytest.mark.parametrize("dtype", [None, "float32", "bfloat16"])
+def test_parameters_are_converted_only_to_another_dtype(
+    monkeypatch: pytest.MonkeyPatch, dtype: str | None
+) -> None:
+    module = importlib.import_module("tinyxp.train.objective")
+    seen: list[tinyxp.Params] = []
+    monkeypatch.setattr(module, "loss", lambda params, *arguments, **more: seen.append(params))
+    params = model(LLAMA_CONFIG, "torch")
+    batch_loss(params, IDS, TARGETS, None, kernels=PURE, recipe=Recipe(steps=1, dtype=dtype))
+    assert (seen[0] is params) == (dtype != "bfloat16")
+    assert str(seen[0].dtype) == f"torch.{dtype or 'float32'}"
+
+
+def test_a_window_may_be_as_long_as_the_context_but_no_longer() -> None:
+    params, length = drawn(GPT2_CONFIG), GPT2_CONFIG.max_seq_len
+    ids = np.arange(2 * length).reshape(2, length) % 11
+    windows = Windows(ids, ids)
+    assert check_windows("train", windows, params).ids is ids
+    assert np.isfinite(evaluate(params, windows))
+    longer = Windows(*(np.pad(x, ((0, 0), (0, 1))) for x in windows))
+    with pytest.raises(
+        ValueError, match=f"train has windows of {length + 1} tokens; max_seq_len is {length}"
+    ):
+        check_windows("train", longer, params)
+    assert np.isfinite(evaluate(drawn(LLAMA_CONFIG), longer))  # rotary positions go on
 
 
 def test_dropout_falls_on_the_embedding_and_on_what_each_block_adds() -> None:
     params, recipe = drawn(LLAMA_CONFIG), Recipe(steps=1, dropout=0.5)
-    kept = drawn_kept(recipe, 0, (3, 8), params)
+    kept = draw_dropout(recipe, 0, (3, 8), params)
     assert kept is not None
     seen: dict[str, np.ndarray] = {}
-    tap = dropping(kept, 0.5, params)
+    tap = dropout_tap(kept, 0.5, params)
 
     def watched(name: str, x: Any, /) -> Any:
         y = tap(name, x)
@@ -44,7 +79,7 @@ def test_dropout_falls_on_the_embedding_and_on_what_each_block_adds() -> None:
 
     logits = tinyxp.forward(params, IDS, tap=watched)
     names = ["embed", "blocks.0.attn.out", "blocks.0.mlp.out", "blocks.1.attn.out", "blocks.1.mlp.out"]
-    assert dropped_names(2) == names
+    assert dropout_points(2) == names
     for name, (x, y) in seen.items():
         if name in names:
             wanted = np.where(kept[names.index(name)], 2.0 * x, 0.0)
@@ -52,7 +87,7 @@ def test_dropout_falls_on_the_embedding_and_on_what_each_block_adds() -> None:
             assert y.dtype == np.float32
         else:
             assert y is x
-    dropped = objective(params, IDS, TARGETS, kept, kernels=PURE, recipe=recipe)
+    dropped = batch_loss(params, IDS, TARGETS, kept, kernels=PURE, recipe=recipe)
     assert float(dropped) == pytest.approx(float(ops.cross_entropy(logits, TARGETS, xp=np)), rel=1e-6)
     assert abs(float(dropped) - float(tinyxp.loss(params, IDS, TARGETS))) > 1e-3
 
@@ -60,12 +95,12 @@ def test_dropout_falls_on_the_embedding_and_on_what_each_block_adds() -> None:
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_dropout_keeps_its_share_and_the_expected_value(share: float) -> None:
     params, recipe = drawn(LLAMA_CONFIG), Recipe(steps=1, dropout=share)
-    kept = drawn_kept(recipe, 0, (100, 16), params)
+    kept = draw_dropout(recipe, 0, (100, 16), params)
     assert kept is not None
     assert kept.shape == (5, 100, 16, 8)
     spread = np.sqrt(share * (1 - share) / kept[0].size)
     assert np.abs(kept.mean((1, 2, 3)) - (1 - share)).max() < 4 * spread
-    tap = dropping(kept, share, params)
+    tap = dropout_tap(kept, share, params)
     y = tap("embed", np.ones((100, 16, 8), dtype=np.float32))
     assert float(y.mean()) == pytest.approx(1.0, abs=4 * spread / (1 - share))
 
@@ -75,7 +110,7 @@ def test_what_dropout_keeps_is_of_the_step_and_the_seed_alone() -> None:
 
     def kept(step: int, seed: int, library: str = "numpy") -> Any:
         there = params if library == "numpy" else model(LLAMA_CONFIG, library)
-        return drawn_kept(Recipe(steps=9, dropout=0.5, seed=seed), step, (2, 3), there)
+        return draw_dropout(Recipe(steps=9, dropout=0.5, seed=seed), step, (2, 3), there)
 
     np.testing.assert_array_equal(kept(3, 7), kept(3, 7, "torch"))
     for other in (kept(4, 7), kept(3, 8), kept(7, 3)):
@@ -92,7 +127,9 @@ def test_narrow_numbers_give_gradients_of_the_wide_parameters(library: str) -> N
 
         def f(params: Any, dtype: str = dtype) -> Any:
             kernels = training_kernels(backend, None)
-            return objective(params, ids, targets, None, kernels=kernels, recipe=Recipe(steps=1, dtype=dtype))
+            return batch_loss(
+                params, ids, targets, None, kernels=kernels, recipe=Recipe(steps=1, dtype=dtype)
+            )
 
         found[dtype] = (
             backend.jit(backend.value_and_grad(f))(params)

@@ -1,1 +1,1 @@
-"""How fast each backend runs a model, beside what this machine can do at all."""
+"""How fast each backend runs a model, compared with the limits of this machine."""

@@ -1,4 +1,4 @@
-"""What a model's work amounts to: operations of a prefill, bytes that a token reads."""
+"""The amount of a model's work: operations of a prefill, bytes that a token reads."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ LOOKED_UP = ("embed.weight", "pos_embed.weight")
 
 
 def prefill_flops(config: Config, tokens: int) -> int:
-    """The operations of a prefill of one row: each matrix of w numbers costs 2 w a token and each bias w, the
-    head costs 2 n d once, and each position that a token sees costs every block 4 h hd.
+    """Operations of a prefill of one row with the head at the last position.
 
-    What causality hides does not count, though some libraries compute it.
+    For each token, a matrix of w numbers costs 2 w and a bias w; each position that the token sees costs
+    every block 4 h hd. The head costs 2 n d once. Scores that causality hides do not count, though some
+    libraries compute them.
     """
     blocks = {name: math.prod(shape) for name, shape in parameter_shapes(config).items() if "blocks." in name}
     linear = sum((1 if n.endswith(".bias") else 2) * w for n, w in blocks.items() if "_norm." not in n)
@@ -26,7 +27,7 @@ def prefill_flops(config: Config, tokens: int) -> int:
 
 
 def matrices(config: Config) -> list[str]:
-    """The names of the weights that a token is multiplied by: those of the blocks, and the head's."""
+    """The names of the matrices that multiply a token: those of the blocks, and the head's."""
     blocks = [
         name for name, shape in parameter_shapes(config).items() if "blocks." in name and len(shape) == 2
     ]
@@ -34,7 +35,7 @@ def matrices(config: Config) -> list[str]:
 
 
 def bytes_read(params: Params) -> int:
-    """The bytes of weights that one token reads: all of them, but one row only of a table to look up in."""
+    """The bytes of weights that one token reads: all of them, but only one row of each embedding table."""
     tables = LOOKED_UP[1:] if params.config.tie_embeddings else LOOKED_UP
     sizes = {name: nbytes(x, params) for name, x in params.items()}
     return sum(size // params[n].shape[0] if n in tables else size for n, size in sizes.items())
@@ -53,7 +54,7 @@ def cache_bytes(params: Params, batch: int, length: int) -> int:
 
 
 def nbytes(x: Array, params: Params) -> int:
-    """The bytes of an array of the parameters' library, by itself or by its dtype."""
+    """The bytes of an array of the parameters' library, as it reports them or by its dtype."""
     if isinstance(size := getattr(x, "nbytes", None), int):
         return size
     bits: int = params.xp.finfo(x.dtype).bits

@@ -1,4 +1,4 @@
-"""What a library reaches on this machine at best: in arithmetic, and in reading a model's weights."""
+"""A library's limits on this machine: in arithmetic, and in reading a model's weights."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxp.bench.arithmetic import matrices, nbytes
-from tinyxp.bench.timing import timed
-from tinyxp.bench.work import Work, inferred
+from tinyxp.bench.timing import time_call
+from tinyxp.bench.work import Work, infer
 from tinyxp.dtypes import dtype_name
 from tinyxp.engine import engine_of
 from tinyxp.inputs import as_kernels
@@ -18,23 +18,23 @@ from tinyxp.params import Params
 LARGEST = 2048
 """The width of the product's matrices."""
 ENOUGH = 0.1
-"""Seconds of a product after which a larger one tells no more: in float16 NumPy takes 40 s for 2048."""
+"""Seconds of a product after which larger ones are not tried: NumPy in float16 takes 40 s for 2048."""
 
 
 class Limit(NamedTuple):
-    """A piece of work at a library's best, and how much it is: operations, or bytes."""
+    """Work that a library does at its best rate, and its amount: operations, or bytes."""
 
     work: Work
     amount: int
 
 
 def product(params: Params) -> Limit:
-    """A product of two square matrices in the parameters' library and dtype: 2 m^3 operations."""
+    """Return a product of two m x m matrices in the parameters' library and dtype: 2 m^3 operations."""
     width = LARGEST // 8
     while True:
         work = _square(params, width)
         work()
-        if width == LARGEST or timed(work) > ENOUGH:
+        if width == LARGEST or time_call(work) > ENOUGH:
             return Limit(work, 2 * width**3)
         width *= 2
 
@@ -44,11 +44,14 @@ def _square(params: Params, width: int) -> Work:
     multiply = params.xp.matmul if backend.eager else backend.jit(params.xp.matmul)
     host = np.random.default_rng(0).normal(size=(width, width))
     x = backend.from_numpy(host, dtype=dtype_name(params.dtype), device=params.device)
-    return inferred(backend, lambda: multiply(x, x))
+    return infer(backend, lambda: multiply(x, x))
 
 
 def weights_pass(params: Params) -> Limit:
-    """One vector through each matrix of the model, with the backend's own kernel: the bytes of them all."""
+    """Return the product of each matrix of the model with one vector, by the backend's own kernel.
+
+    The amount is the bytes of the matrices.
+    """
     backend, names = params.backend, matrices(params.config)
     linear = as_kernels(engine_of(backend).kernels).linear
     vectors = {
@@ -61,4 +64,4 @@ def weights_pass(params: Params) -> Limit:
 
     compiled = multiply if backend.eager else backend.jit(multiply)
     amount = sum(nbytes(params[name], params) for name in names)
-    return Limit(inferred(backend, lambda: compiled(params, vectors)), amount)
+    return Limit(infer(backend, lambda: compiled(params, vectors)), amount)

@@ -1,4 +1,4 @@
-"""The machine and the libraries that a measurement is made with."""
+"""The machine and the libraries of a measurement."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import os
 import platform
 from collections.abc import Iterable
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import tinyxp
+from tinyxp.registry import available_backends, backend
 
 
-def machine(backends: Iterable[str], threads: int | None) -> dict[str, Any]:
-    """cpu, cores that this process may use, threads that the libraries were told, load (how many processes
-    wanted to compute in the minute before), and versions of Python, tinyxp and the libraries."""
+def describe_machine(backends: Iterable[str], threads: int | None) -> dict[str, Any]:
+    """Return what a measurement depends on.
+
+    Keys: cpu, cores that this process may use, threads that the libraries were limited to, load (the number
+    of running processes in the last minute), system, and versions of Python, tinyxp and the libraries.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    versions = tinyxp.available_backends()
+    versions = available_backends()
     return {
         "cpu": _cpu(),
         "cores": cores,
@@ -26,8 +30,8 @@ def machine(backends: Iterable[str], threads: int | None) -> dict[str, Any]:
         "system": platform.platform(),
         "versions": {
             "python": platform.python_version(),
-            "tinyxp": tinyxp.__version__,
-            **{name: versions[name] for name in ("numpy", *(tinyxp.backend(b).name for b in backends))},
+            "tinyxp": version("tinyxp"),
+            **{name: versions[name] for name in ("numpy", *(backend(name).name for name in backends))},
         },
     }
 

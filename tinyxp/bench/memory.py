@@ -1,4 +1,4 @@
-"""Peak memory, measured in a process of its own for each backend and dtype, where Linux counts it."""
+"""Peak memory, measured on Linux in a separate process for each backend and dtype."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Memory(NamedTuple):
-    """Bytes beyond what the process held before; None where the system does not count them."""
+    """Bytes that the process grew by; None if the system does not count them."""
 
     peak: int | None
-    """Of prefill and steps, weights included, over the process before the weights were made."""
+    """By prefill and steps, weights included."""
     head_all: int | None
-    """Of a prefill with the head at every position, over the process just before it."""
+    """By a prefill with the head at every position."""
     head_last: int | None
-    """The same with the head at the last position alone."""
+    """By a prefill with the head at the last position only."""
 
 
 UNCOUNTED = Memory(None, None, None)
 
 
-def memory(plan: Plan, backend: str, dtype: str) -> Memory:
-    """The memory of one backend in one dtype; RuntimeError with its last line where the process fails."""
+def peak_memory(plan: Plan, backend: str, dtype: str) -> Memory:
+    """Measure the memory of one backend in one dtype.
+
+    Raise RuntimeError with the last line of the process's output if it fails.
+    """
     if not RESET.exists():
         return UNCOUNTED
     task = json.dumps(asdict(plan) | {"backends": [backend], "dtypes": [dtype]})
@@ -49,10 +52,10 @@ def memory(plan: Plan, backend: str, dtype: str) -> Memory:
     return Memory(*json.loads(done.stdout.splitlines()[-1]))
 
 
-def measured(plan: Plan) -> Memory:
-    """The memory of this process, for the plan's one backend and dtype."""
+def measure_here(plan: Plan) -> Memory:
+    """Measure the memory of this process, for the plan's one backend and dtype."""
     backend = registry.backend(plan.backends[0])
-    backend.synchronize(backend.from_numpy(np.zeros(1, dtype=np.float32)))  # so that the library has started
+    backend.synchronize(backend.from_numpy(np.zeros(1, dtype=np.float32)))  # starts the library
     before = _bytes("VmRSS")
     params = engine_of(backend).prepare(plan.params(backend, plan.dtypes[0]))
 
@@ -66,39 +69,39 @@ def measured(plan: Plan) -> Memory:
     params = plan.params(backend, plan.dtypes[0])
     heads = [head(params, plan.prompt_tokens, last=last) for last in (False, True)]
     for work in heads:
-        work()  # what compiling takes is not the head's
+        work()  # compiles, which is not to be counted
     return Memory(peak, *(_growth(work) for work in heads))
 
 
 def _growth(work: Work) -> int:
-    """How many bytes the process grows by at most while it works."""
+    """The bytes that the process grows by at most during the work."""
     _trim()
-    held = _bytes("VmRSS")
-    return _peak(work) - held
+    before = _bytes("VmRSS")
+    return _peak(work) - before
 
 
 def _peak(work: Work) -> int:
-    """How many bytes the process holds at most while it works."""
+    """The bytes of the process at most during the work."""
     _trim()
-    RESET.write_text("5")  # the peak is now what is held
+    RESET.write_text("5")  # resets the peak to the current size
     work()
     return _bytes("VmHWM")
 
 
 def _trim() -> None:
-    """Gives back what earlier work left to be used again, which would hide what later work takes."""
+    """Return freed memory to the system: reusing it would hide what the next work needs."""
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _bytes(field: str) -> int:
     """A field of the process's status, which is in kB."""
-    found = re.search(rf"{field}:\s*(\d+) kB", STATUS.read_text())
-    assert found is not None
-    return 1024 * int(found[1])
+    match = re.search(rf"{field}:\s*(\d+) kB", STATUS.read_text())
+    assert match is not None
+    return 1024 * int(match[1])
 
 
 if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
-    fields = given | {name: tuple(given[name]) for name in ("backends", "dtypes")}
-    print(json.dumps(measured(Plan(**fields))))
+    task = json.loads(sys.argv[1])
+    fields = task | {name: tuple(task[name]) for name in ("backends", "dtypes")}
+    print(json.dumps(measure_here(Plan(**fields))))

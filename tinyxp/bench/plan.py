@@ -1,4 +1,4 @@
-"""What is to be measured, and the parameters that it is measured with."""
+"""What to measure, and with which parameters."""
 
 from __future__ import annotations
 
@@ -9,38 +9,37 @@ from pathlib import Path
 from tinyxp.bench.timing import REST
 from tinyxp.checks import as_integer
 from tinyxp.config import PRESETS, Config
-from tinyxp.engine import engine_of
+from tinyxp.engine import engine_backends, engine_of
 from tinyxp.formats import load, load_config
 from tinyxp.initialization import init
 from tinyxp.params import Params
-from tinyxp.registry import Backend, available_backends
+from tinyxp.registry import Backend
 
 LENGTHS = (16, 64, 256, 1024)
 BATCHES = (1, 2, 4, 8)
 PROMPT = 128
 WARMUP = 1
 STEPS = 3
-"""As many measurements of a step for each of a prefill: it is short, and the number that most people want."""
-USUAL = ("numpy", "torch", "jax")
+"""Measurements of a step for each of a prefill: it is short, and its time matters most."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A model on some backends in some dtypes.
 
-    Raises ValueError naming the field: a prompt that is not below the context, more repeats than fit it.
+    Raise ValueError naming the field, for example for a prompt as long as the context or too many repeats.
     """
 
     model: str
     backends: tuple[str, ...]
     dtypes: tuple[str, ...] = ("float32",)
     prompt: int | None = None
-    """Tokens; None for 128, or half of a context that is not longer than that."""
+    """Tokens; None: 128, or half of the context if that is less."""
     repeats: int = 5
     rest: float = REST
     """Seconds before each measurement."""
     threads: int | None = None
-    """What each library was told, before it was imported; None where it chooses."""
+    """The limit that each library was given before it was imported; None: its own choice."""
 
     def __post_init__(self) -> None:
         context = self.config.max_seq_len
@@ -55,16 +54,16 @@ class Plan:
             )
         for field in ("backends", "dtypes"):
             if not getattr(self, field):
-                raise ValueError(f"{field} is empty; it must name one at least")
+                raise ValueError(f"{field} is empty; it must name at least one")
 
     @property
     def is_preset(self) -> bool:
-        """Whether the model is named, and its weights are random; a path goes first."""
+        """Whether the model is a preset with random weights. A path of the same name takes precedence."""
         return self.model in PRESETS and not Path(self.model).exists()
 
     @cached_property
     def config(self) -> Config:
-        """The model's."""
+        """The model's config."""
         return Config.preset(self.model) if self.is_preset else load_config(self.model)
 
     @property
@@ -74,7 +73,7 @@ class Plan:
 
     @property
     def lengths(self) -> list[int]:
-        """The lengths of text to measure at, the prompt's among them, within the context."""
+        """The lengths of text to measure at, within the context; the prompt's is one of them."""
         within = {length for length in LENGTHS if length <= self.config.max_seq_len}
         return sorted(within | {self.prompt_tokens})
 
@@ -84,7 +83,10 @@ class Plan:
         return WARMUP + STEPS * self.repeats
 
     def params(self, backend: Backend, dtype: str) -> Params:
-        """The model's parameters, random ones for a preset; ValueError for a dtype that the backend lacks."""
+        """Return the model's parameters, random ones for a preset.
+
+        Raise ValueError for a dtype that the backend lacks.
+        """
         if dtype == "int8":
             return engine_of(backend).quantize(self.params(backend, "float32"))
         if self.is_preset:
@@ -92,7 +94,6 @@ class Plan:
         return load(self.model, xp=backend.xp, dtype=dtype)
 
 
-def installed() -> tuple[str, ...]:
-    """Those of the usual backends whose libraries are installed."""
-    versions = available_backends()
-    return tuple(name for name in USUAL if versions[name] is not None)
+def default_backends() -> tuple[str, ...]:
+    """Return the names of the installed backends that have an engine of their own."""
+    return tuple(backend.name for backend in engine_backends())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tinyxp.bench.measure import Bench
 from tinyxp.bench.report import digits
+from tinyxp.bench.session import Bench
 from tinyxp.files import replacing
 
 if TYPE_CHECKING:
@@ -16,8 +16,10 @@ ENDINGS = (".png", ".svg", ".pdf")
 
 
 def need_matplotlib(path: str) -> None:
-    """Raises before anything is measured: ImportError where matplotlib is missing, ValueError for a file that
-    would be no picture."""
+    """Check that a picture can be written, before anything is measured.
+
+    Raise ImportError if matplotlib is not installed, and ValueError for a file of another kind.
+    """
     if Path(path).suffix.lower() not in ENDINGS:
         raise ValueError(f"plot is {path!r}; it must end in one of {', '.join(ENDINGS)}")
     try:
@@ -27,13 +29,16 @@ def need_matplotlib(path: str) -> None:
 
 
 def draw(bench: Bench, path: str) -> None:
-    """Writes it: time per token against position with and without the cache, tokens/s, and the head at all
-    positions and at the last; a color for each backend and dtype."""
+    """Write the picture; each backend and dtype has a color.
+
+    It shows the time per token by position with and without the cache, tokens/s, and the head at all
+    positions and at the last.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(14, 4.8), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)  # draws into memory: no window, whatever the machine has
+    FigureCanvasAgg(figure)  # draws into memory, never into a window
     growth, rates, head = figure.subplots(1, 3, width_ratios=(1.3, 1, 1))
     prompt, machine = bench.plan.prompt_tokens, bench.machine
     _growth(growth, bench)
@@ -42,12 +47,12 @@ def draw(bench: Bench, path: str) -> None:
         for name, tokens in (("prefill", prompt), ("step", 1))
     )
     _bars(rates, bench, {f"prefill of {prompt}": prefill, "decode": step})
-    rates.set(yscale="log", ylabel="tokens/s", title="Tokens a second, more is better")
+    rates.set(yscale="log", ylabel="tokens/s", title="Tokens per second, more is better")
     _plain(rates)
     every, last = (
         [1e3 * result.times[name].median for result in bench.results] for name in ("head_all", "head_last")
     )
-    _bars(head, bench, {"head at all positions": every, "at the last alone": last})
+    _bars(head, bench, {"head at all positions": every, "at the last only": last})
     head.set(ylabel="ms", title=f"Prefill of {prompt} tokens, less is better")
     figure.suptitle(
         f"{bench.plan.model} on {machine['cpu']}, {machine['cores']} cores: "
@@ -58,7 +63,7 @@ def draw(bench: Bench, path: str) -> None:
 
 
 def _growth(axes: Axes, bench: Bench) -> None:
-    """Medians by position, with and without the cache, in bands from quartile to quartile."""
+    """Draw medians by position, with and without the cache, in bands from quartile to quartile."""
     lengths = bench.plan.lengths
     for i, result in enumerate(bench.results):
         for kind, style, what in (("prefill", "--", "no cache"), ("step", "-", "cache")):
@@ -78,7 +83,7 @@ def _growth(axes: Axes, bench: Bench) -> None:
 
 
 def _bars(axes: Axes, bench: Bench, groups: dict[str, list[float]]) -> None:
-    """Groups of bars, one for each result in its color, with their values on top."""
+    """Draw groups of bars, one for each result in its color, with their values on top."""
     width = 0.8 / len(bench.results)
     for i, result in enumerate(bench.results):
         places = [group + (i + 0.5) * width - 0.4 for group in range(len(groups))]
@@ -86,11 +91,11 @@ def _bars(axes: Axes, bench: Bench, groups: dict[str, list[float]]) -> None:
         bars = axes.bar(places, heights, width, label=result.name)
         axes.bar_label(bars, list(map(digits, heights)), fontsize="small")
     axes.set_xticks(range(len(groups)), list(groups))
-    axes.margins(y=0.25)  # the legend's room
+    axes.margins(y=0.25)  # room for the legend
     axes.legend(fontsize="small", loc="upper right")
 
 
 def _plain(axes: Axes) -> None:
-    """Numbers instead of powers along a logarithmic axis."""
+    """Label a logarithmic axis with numbers instead of powers."""
     axes.yaxis.set_major_formatter("{x:,g}")
     axes.yaxis.set_minor_formatter("")

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tinyxp.bench.measure import Bench, Result
 from tinyxp.bench.plan import STEPS
+from tinyxp.bench.session import Bench, Result
 from tinyxp.shapes import count_parameters
 
 
 def record(bench: Bench) -> dict[str, Any]:
-    """All of it in seconds, bytes and operations, with medians and quartiles."""
+    """Return all measurements as plain data: seconds (medians and quartiles), bytes, operations."""
     plan = bench.plan
     return {
         "machine": bench.machine,
@@ -32,17 +32,17 @@ def record(bench: Bench) -> dict[str, Any]:
 
 
 def _result(result: Result, prompt: int) -> dict[str, Any]:
-    def pairs(found: dict[int, Any], key: str) -> list[dict[str, Any]]:
+    def pairs(measured: dict[int, Any], key: str) -> list[dict[str, Any]]:
         return [
             {key: at, "prefill": pair.prefill._asdict(), "step": pair.step._asdict()}
-            for at, pair in found.items()
+            for at, pair in measured.items()
         ]
 
     times = result.times
     return {
         "backend": result.backend,
         "dtype": result.dtype,
-        "seconds": {name: found._asdict() for name, found in times.items()},
+        "seconds": {name: each._asdict() for name, each in times.items()},
         "first_call_seconds": {"prefill": result.first_prefill, "step": result.first_step},
         "compile_seconds": result.compile_seconds,
         "prefill_tokens_per_second": prompt / times["prefill"].median,
@@ -63,7 +63,7 @@ def _result(result: Result, prompt: int) -> dict[str, Any]:
 
 
 def sentence(bench: Bench) -> str:
-    """What the cache does to the time of a token, in the first result's numbers."""
+    """Return what the cache does to the time of a token, with the numbers of the first result."""
     result = bench.results[0]
     short, long = min(result.lengths), max(result.lengths)
     ends = (result.lengths[short], result.lengths[long])
@@ -72,17 +72,19 @@ def sentence(bench: Bench) -> str:
     grown = result.cache_bytes / bench.plan.prompt_tokens
     return (
         f"{result.name}: with the cache a token takes {with_cache[0]} ms at position {short} and "
-        f"{with_cache[1]} ms at {long:,}, for each step reads the weights once, "
-        f"{digits(result.bytes_read / 1e6)} MB, and a cache that grows by only {digits(grown / 1e3)} kB a "
-        f"token; without it one takes {without[0]} ms and {without[1]} ms, for the step at position t "
-        "computes all t columns again: its time grows with t, and that of a whole text with its square, so "
-        f"that {long:,} tokens take {cached} s with the cache and {whole} s without it."
+        f"{with_cache[1]} ms at {long:,}. Each step reads the weights once, "
+        f"{digits(result.bytes_read / 1e6)} MB, and a cache that grows by {digits(grown / 1e3)} kB per "
+        f"token. Without the cache it takes {without[0]} ms and {without[1]} ms: the step at position t "
+        "computes all t columns again. The time of a step then grows with t, and that of a whole text with "
+        f"its square: {long:,} tokens take {cached} s with the cache and {whole} s without it."
     )
 
 
 def whole_text(result: Result) -> tuple[float, float]:
-    """Seconds for all tokens up to the longest length, with the cache and without: the sum over positions,
-    with straight lines between those measured."""
+    """Return the seconds for all tokens up to the longest length, with the cache and without.
+
+    This is the sum over positions, interpolated linearly between those measured.
+    """
     at = list(result.lengths)
     positions = np.arange(1, max(at) + 1)
     step, whole = (
@@ -93,6 +95,6 @@ def whole_text(result: Result) -> tuple[float, float]:
 
 
 def digits(value: float) -> str:
-    """Three digits at least, and never an exponent: 0.0123, 1.23, 12,345."""
+    """Format a number with three digits or more and no exponent: 0.0123, 1.23, 12,345."""
     exponent = int(f"{value:.2e}".partition("e")[2])
     return f"{value:,.{max(0, 2 - exponent)}f}"

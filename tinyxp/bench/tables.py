@@ -1,13 +1,13 @@
-"""What a bench found, as text to read."""
+"""The results of a bench, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import wrap
 
-from tinyxp.bench.measure import Bench
 from tinyxp.bench.plan import STEPS
 from tinyxp.bench.report import digits, sentence
+from tinyxp.bench.session import Bench
 from tinyxp.bench.timing import Times
 from tinyxp.shapes import count_parameters
 
@@ -16,7 +16,7 @@ WIDTH = 110
 
 
 def text(bench: Bench) -> str:
-    """Tables, each under a line that says what it shows, and a sentence on the cache."""
+    """Return all tables, each under a line that says what it shows, and a sentence on the cache."""
     parts = [
         heading(bench),
         *(table(bench) for table in (prefill, decode, memory, positions, batches, heads)),
@@ -26,7 +26,7 @@ def text(bench: Bench) -> str:
 
 
 def heading(bench: Bench) -> str:
-    """The model, the machine, and how it was measured."""
+    """Return the model, the machine, and how it was measured."""
     plan, machine = bench.plan, bench.machine
     weights = "random weights" if plan.is_preset else "weights read from it"
     threads = "as each library chooses" if plan.threads is None else str(plan.threads)
@@ -39,13 +39,13 @@ def heading(bench: Bench) -> str:
             f"{plan.model}: {weights}, {count_parameters(plan.config)['total']:,} parameters",
             f"{machine['cpu']}, {machine['cores']} cores; threads {threads}; load before {machine['load']}",
             versions,
-            f"medians of {repeats}; all backends by turns; in brackets the quartiles",
+            f"medians of {repeats}; backends interleaved; quartiles in brackets",
         ]
     )
 
 
 def prefill(bench: Bench) -> str:
-    """The prompt: latency, rate, and the arithmetic beside its limit."""
+    """Return the table of the prompt: latency, rate, and arithmetic beside its limit."""
     prompt = bench.plan.prompt_tokens
     rows = [["", "ms", "", "tokens/s", "first token ms", "compile s", "GFLOP/s", "at best", "reached"]]
     for result in bench.results:
@@ -60,12 +60,12 @@ def prefill(bench: Bench) -> str:
                 *_reached(rates["prefill"], rates["product"]),
             ]
         )
-    meanings = "compile: the first prefill and step, less the medians; at best: a large matrix product"
+    meanings = "compile: the first prefill and step minus the medians; at best: a large matrix product"
     return _table(f"prefill of {prompt} tokens; {meanings}", rows)
 
 
 def decode(bench: Bench) -> str:
-    """One token after the prompt: latency, rate, and the weights read beside their limit."""
+    """Return the table of one token after the prompt: latency, rate, and bytes read beside their limit."""
     rows = [["", "ms", "", "tokens/s", "GB/s", "at best", "reached"]]
     for result in bench.results:
         times, rates = result.times["step"], result.bytes_per_second
@@ -82,27 +82,27 @@ def decode(bench: Bench) -> str:
 
 
 def memory(bench: Bench) -> str:
-    """Peak memory beside what must be held."""
+    """Return the table of peak memory, beside weights and cache."""
     rows = [["", "weights MB", "cache MB", "peak MB"]]
     for result in bench.results:
         rows.append([result.name, *map(_mb, (result.weight_bytes, result.cache_bytes, result.memory.peak))])
-    meanings = "peak: all beyond the library itself, a compiler's needs included"
+    meanings = "peak: everything except the library itself, including its compiler"
     return _table(f"memory of prefill and decode; {meanings}", rows)
 
 
 def positions(bench: Bench) -> str:
-    """The growth of a token's time with its position."""
+    """Return the table of a token's time by its position."""
     rows = [["", *map(str, bench.plan.lengths)]]
     for result in bench.results:
         pairs = result.lengths.values()
         rows.append([f"{result.name}, cache", *(_ms(pair.step) for pair in pairs)])
         rows.append([f"{result.name}, no cache", *(_ms(pair.prefill) for pair in pairs)])
-    title = "ms a token by position; without a cache it is also the prefill of so many tokens"
+    title = "ms per token by position; without a cache this is also the prefill of as many tokens"
     return "\n".join([_table(title, rows), *wrap(sentence(bench), WIDTH)])
 
 
 def batches(bench: Bench) -> str:
-    """The cost of more rows."""
+    """Return the table of times by batch size."""
     rows = [["", *map(str, bench.results[0].batches)]]
     for result in bench.results:
         pairs = result.batches.items()
@@ -118,7 +118,7 @@ def batches(bench: Bench) -> str:
 
 
 def heads(bench: Bench) -> str:
-    """The head at all positions and at the last."""
+    """Return the table of the head at all positions and at the last one."""
     rows = [["", "all ms", "", "last ms", "", "all MB", "last MB"]]
     for result in bench.results:
         rows.append(
@@ -130,12 +130,12 @@ def heads(bench: Bench) -> str:
                 _mb(result.memory.head_last),
             ]
         )
-    meanings = "the head at all positions and at the last alone; MB: what the process grows by"
+    meanings = "the head at all positions and at the last only; MB: growth of the process"
     return _table(f"prefill of {bench.plan.prompt_tokens} tokens, {meanings}", rows)
 
 
 def _table(title: str, rows: Sequence[Row]) -> str:
-    """Rows under a title, the first column to the left, the others to the right."""
+    """Format rows under a title, the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows

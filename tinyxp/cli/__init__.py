@@ -1,4 +1,4 @@
-"""The command line. Errors that a user can mend take one line and exit status 2; Ctrl-C exits 130."""
+"""The command line. Errors that a user can fix are one line and exit status 2; Ctrl-C exits with 130."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """The entry point of the ``tinyxp`` command."""
+    """Run the ``tinyxp`` command; this is its entry point."""
     try:
         from tinyxp.cli.commands import run
 
@@ -21,6 +21,6 @@ def main() -> None:
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except OSError:  # said already; Python would flush once more, and exit with a status of its own
+    except OSError:  # already reported; Python would flush again and exit with another status
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(status)

@@ -1,4 +1,4 @@
-"""The commands, and what becomes of their errors."""
+"""All commands, and how their errors are reported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 
 import click
 
-import tinyxp
 from tinyxp.cli.bench import bench
 from tinyxp.cli.check import check
 from tinyxp.cli.data import data
@@ -22,7 +21,7 @@ from tinyxp.cli.train import train
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(tinyxp.__version__, package_name="tinyxp")
+@click.version_option(package_name="tinyxp")
 def cli() -> None:
     """One decoder-only transformer on NumPy, PyTorch and JAX."""
 
@@ -45,12 +44,14 @@ for command in (
 
 
 def run() -> int:
-    """Runs the command that the arguments name; its exit status."""
+    """Run the command that the arguments name, and return its exit status."""
     try:
         if sys.stdout is None:
             raise ValueError("standard output is closed")
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # a model may write what the encoding lacks
+            sys.stdout.reconfigure(
+                errors="replace"
+            )  # generated text may have characters that the encoding lacks
         status = cli(standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0

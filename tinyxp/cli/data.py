@@ -1,4 +1,4 @@
-"""``tinyxp data``: the texts that examples and measurements are made with."""
+"""``tinyxp data``: the known texts, for training, examples and measurements."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from tinyxp.cli.progress import loading
 
 @click.group()
 def data() -> None:
-    """Known texts: fetch one, list them all."""
+    """Download a known text, or list them all."""
 
 
 @data.command()
 @click.argument("name")
 @click.option(
-    "--from", "source", type=click.Path(path_type=Path), help="A copy of the file, instead of the net."
+    "--from",
+    "source",
+    type=click.Path(path_type=Path),
+    help="Read this copy of the file instead of downloading it.",
 )
 def get(name: str, source: Path | None) -> None:
-    """Fetch the text NAME, clean it, and keep it where its checksum is right.
+    """Download the text NAME, clean it, and store it if its checksum is right.
 
-    A download that was cut off goes on; a text that is here already is not fetched again.
+    An interrupted download resumes. A text that is stored already is not downloaded again.
     """
     from tinyxp.text.corpus import CORPORA, fetch, is_fetched
 
@@ -38,7 +41,7 @@ def get(name: str, source: Path | None) -> None:
 
 @data.command(name="list")
 def list_corpora() -> None:
-    """List the known texts, and where those that are here are kept."""
+    """List the known texts, and where they are stored."""
     from tinyxp.text.corpus import CORPORA, is_fetched
 
     for corpus in CORPORA.values():

@@ -35,9 +35,9 @@ def diff(
 ) -> int:
     """Run the same ids through A and B and judge every trace point against a float64 run.
 
-    A is trusted, B is in doubt. Each is a model and where it runs (MODEL, MODEL@jax:float32,
-    MODEL@torch+kernels:bfloat16, MODEL@jax+jit), transformers' own model (hf:MODEL, hf:MODEL@:bfloat16), a
-    recorded trace (port.npz), or a function from ids to logits or to a trace (package.module:function,
+    A is trusted, B is in doubt. Each is one of: a model and where it runs (MODEL, MODEL@jax:float32,
+    MODEL@torch+kernels:bfloat16, MODEL@jax+jit); transformers' own model (hf:MODEL, hf:MODEL@:bfloat16). Or a
+    recorded trace (port.npz); or a function from ids to logits or to a trace (package.module:function,
     port.py:function). Without --prompt or --ids, the ids are those of a recorded trace, or 32 drawn ones.
 
     Exit status 0: they agree within rounding; 1: they differ; 2: bad input.

@@ -1,4 +1,4 @@
-"""``tinyxp backends``: which array libraries are here, and what they can do."""
+"""``tinyxp backends``: which array libraries are installed, with their dtypes and devices."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import click
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object, name -> facts.")
 def backends(as_json: bool) -> None:
-    """List the array libraries: version, dtypes and devices of those that are installed."""
-    import tinyxp
+    """List the array libraries; the installed ones with version, dtypes and devices."""
+    from tinyxp.registry import available_backends, backend
 
     facts: dict[str, dict[str, Any]] = {}
-    for name, version in tinyxp.available_backends().items():
+    for name, version in available_backends().items():
         facts[name] = {"version": version}
         if version is not None:
             try:
-                adapter = tinyxp.backend(name)
+                adapter = backend(name)
             except (ImportError, ValueError) as error:
                 facts[name]["error"] = str(error)
             else:

@@ -1,4 +1,4 @@
-"""Progress on a terminal, silence elsewhere."""
+"""Progress bars, shown only if standard error is a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Show = Callable[[int, int], None]
 
 
 def loading(read: Callable[[Show | None], T], label: str = "loading") -> T:
-    """Runs ``read`` with a function (done, total) that draws a bar, where standard error is a terminal."""
+    """Return ``read(show)``; ``show(done, total)`` draws a bar. Without a terminal it is ``read(None)``."""
     if not sys.stderr.isatty():
         return read(None)
     with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
@@ -28,7 +28,7 @@ def loading(read: Callable[[Show | None], T], label: str = "loading") -> T:
 
 
 def counted(items: Sequence[T], label: str) -> Iterator[T]:
-    """The items; where standard error is a terminal, a bar shows how many of them are done."""
+    """Yield the items; on a terminal, a bar shows how many are done."""
     if not sys.stderr.isatty():
         yield from items
         return
@@ -38,5 +38,5 @@ def counted(items: Sequence[T], label: str) -> Iterator[T]:
 
 
 def _wipe() -> None:
-    """Takes the finished bar away, which would stand above every text."""
+    """Remove the finished bar, so that it does not stay above the output."""
     click.echo("\x1b[1A\x1b[2K", nl=False, err=True)

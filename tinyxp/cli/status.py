@@ -1,4 +1,4 @@
-"""The line that shows how a training run is going, on a terminal."""
+"""The progress line of a training run, on a terminal."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ WIDTH = 24
 
 
 class Status:
-    """Steps done, loss, tokens/s and the time left, since this object was made."""
+    """Steps, loss, tokens/s and the time left, counted from when this object was created."""
 
-    def __init__(self, steps: int, tokens: int, begun: int) -> None:
-        """``tokens`` of a step; ``begun``: the step that the run goes on from."""
-        self.steps, self.tokens, self.begun = steps, tokens, begun
+    def __init__(self, steps: int, tokens: int, first: int) -> None:
+        """``tokens`` of a step; ``first``, the step at which this part of the run begins."""
+        self.steps, self.tokens, self.first = steps, tokens, first
         self.start = time.perf_counter()
 
     def line(self, report: Report) -> str:
-        """The step and its losses, in nats a token."""
+        """Return the step and its losses, in nats per token."""
         loss = [] if report.loss is None else [f"loss {report.loss:.4f}"]
         held_out = [] if report.validation is None else [f"validation {report.validation:.4f}"]
         return f"step {report.step}/{self.steps}: {', '.join([*loss, *held_out])}"
 
     def show(self, report: Report) -> None:
-        """Redraws it, where standard error is a terminal."""
-        done = report.step - self.begun
+        """Redraw the line, if standard error is a terminal."""
+        done = report.step - self.first
         if not sys.stderr.isatty() or not done:
             return
         rate = done / (time.perf_counter() - self.start)
@@ -45,6 +45,6 @@ class Status:
         )
 
     def clear(self) -> None:
-        """Takes it away, so that other lines may be written."""
+        """Remove the line, so that other lines can be written."""
         if sys.stderr.isatty():
             click.echo("\r\x1b[2K", nl=False, err=True)

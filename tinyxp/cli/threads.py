@@ -1,4 +1,4 @@
-"""How many threads a numerical library may use."""
+"""The number of threads of numerical libraries."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ VARIABLES = (
 
 
 def limit_threads(threads: int | None) -> None:
-    """Lets the libraries that are imported from here on use so many; None: as many as they like."""
+    """Limit the threads of libraries that are imported from now on; None: no limit."""
     if threads is not None:
         os.environ.update(dict.fromkeys(VARIABLES, str(threads)))

@@ -1,9 +1,10 @@
-"""Where two implementations of a decoder differ first, whether it matters, and why."""
+"""The first difference of two implementations of a decoder, whether it matters, and why."""
 
 from typing import Any
 
 from tinyxp.doctor.comparison import compare
-from tinyxp.doctor.diagnosing import Cause, Diagnosis, diagnose
+from tinyxp.doctor.diagnosing import diagnose
+from tinyxp.doctor.diagnosis import Cause, Confidence, Diagnosis
 from tinyxp.doctor.recorder import Recorder, record_module
 from tinyxp.doctor.sides import Side
 from tinyxp.doctor.specs import as_side, parse
@@ -17,6 +18,7 @@ __all__ = [
     "Batch",
     "Cause",
     "Comparison",
+    "Confidence",
     "Diagnosis",
     "Recorded",
     "Recorder",

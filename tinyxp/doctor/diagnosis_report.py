@@ -1,58 +1,57 @@
-"""A diagnosis as lines for a terminal, and as a record for programs."""
+"""A diagnosis as lines for a terminal, and as a dictionary for programs."""
 
 from __future__ import annotations
 
 import textwrap
 from typing import Any
 
-from tinyxp.doctor.diagnosing import Cause, Diagnosis
+from tinyxp.doctor import report
+from tinyxp.doctor.diagnosis import Cause, Diagnosis
 from tinyxp.doctor.distance import Distance
 from tinyxp.doctor.points import kind
-from tinyxp.doctor.report import finite
-from tinyxp.doctor.report import to_dict as comparison_record
 from tinyxp.doctor.wording import summarize
 
 WIDTH = 100
 
 
-def lines(found: Diagnosis) -> list[str]:
-    """The whole report: what was found, each cause with what to do, and what is known of it."""
-    said = [summarize(found.comparison), ""]
-    if found.comparison.agrees:
-        return said[:1]
-    for number, cause in enumerate(found.causes, 1):
-        said += _cause(number, cause)
-    if not found.causes:
-        said.append(
-            "No point parts by itself: the errors of many operations add up. Compare in a wider dtype."
+def render(diagnosis: Diagnosis) -> list[str]:
+    """Return the report as lines: the first difference, each cause with its fix, and what was checked."""
+    summary = summarize(diagnosis.comparison)
+    if diagnosis.comparison.agrees:
+        return [summary]
+    lines = [summary, ""]
+    for number, cause in enumerate(diagnosis.causes, 1):
+        lines += _render_cause(number, cause)
+    if not diagnosis.causes:
+        lines.append("No operation is wrong by itself: the errors of many add up. Compare in a wider dtype.")
+    lines.append("")
+    if diagnosis.proof:
+        lines += _wrap(f"proof   {diagnosis.proof[0].upper()}{diagnosis.proof[1:]}.", "        ")
+    before, after = diagnosis.before, diagnosis.after
+    if before is not None and after is not None and after.rms < before.rms:
+        end = "rounding at every point" if diagnosis.agrees_after else "more than rounding"
+        lines.append(
+            f"check   with these causes in the trusted model, the error falls from {before.rms:.2e} "
+            f"to {after.rms:.2e}: {end}"
         )
-    said.append("")
-    if found.proof:
-        said += _wrapped(f"proof   {found.proof[0].upper()}{found.proof[1:]}.", "        ")
-    if found.before is not None and found.after is not None and found.after.rms < found.before.rms:
-        end = "rounding at every point" if found.agrees_after else "not all of it rounding"
-        said.append(
-            f"check   with this put into the trusted run, the error falls from {found.before.rms:.2e} "
-            f"to {found.after.rms:.2e}: {end}"
-        )
-    said += [line for note in found.notes for line in _wrapped(f"note    {note}", "        ")]
-    if found.ran_out:
-        said.append("note    the search stopped at its time limit (--seconds)")
-    return said
+    lines += [line for note in diagnosis.notes for line in _wrap(f"note    {note}", "        ")]
+    if diagnosis.ran_out:
+        lines.append("note    the search reached its time limit (--seconds)")
+    return lines
 
 
-def _cause(number: int, cause: Cause) -> list[str]:
-    said = _wrapped(f"{number}. {cause.sentence}.", "   ")
+def _render_cause(number: int, cause: Cause) -> list[str]:
+    lines = _wrap(f"{number}. {cause.sentence}.", "   ")
     if cause.fix:
-        said += _wrapped(f"   Mend it: {cause.fix}.", "   ")
-    said.append(f"   at {cause.point}{_extent(cause)}; {_error(cause)}{cause.confidence}")
+        lines += _wrap(f"   Fix: {cause.fix}.", "   ")
+    lines.append(f"   at {cause.point}{_describe_extent(cause)}; {_describe_error(cause)}{cause.confidence}")
     if cause.alike:
-        said += _wrapped(f"   It would look the same here: {', '.join(cause.alike[:4])}.", "   ")
-    return said
+        lines += _wrap(f"   It would look the same here: {', '.join(cause.alike[:4])}.", "   ")
+    return lines
 
 
-def _extent(cause: Cause) -> str:
-    """Where else, in words."""
+def _describe_extent(cause: Cause) -> str:
+    """Say at which other points, or in which blocks, a cause shows."""
     if cause.blocks is not None:
         blocks = ", ".join(map(str, cause.blocks[:6])) + ("..." if len(cause.blocks) > 6 else "")
         return f", in {'block' if len(cause.blocks) == 1 else 'blocks'} {blocks} only"
@@ -62,47 +61,50 @@ def _extent(cause: Cause) -> str:
     return f" and {others} more{more}" if others > 0 else ""
 
 
-def _error(cause: Cause) -> str:
+def _describe_error(cause: Cause) -> str:
     if cause.before is None or cause.after is None:
         return ""
     return f"error {cause.before.rms:.2e} -> {cause.after.rms:.2e}; "
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
+def _wrap(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def record(found: Diagnosis) -> dict[str, Any]:
-    """The diagnosis as JSON has it, with the comparison."""
-
-    def distance(d: Distance | None) -> dict[str, Any] | None:
-        return None if d is None else {"rms": finite(d.rms), "worst": finite(d.worst)}
-
+def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return the diagnosis, with its comparison, as JSON can hold it."""
     return {
-        "agrees": found.comparison.agrees,
-        "explained": found.explained,
-        "causes": [
-            {
-                "keys": list(cause.keys),
-                "sentence": cause.sentence,
-                "fix": cause.fix,
-                "point": cause.point,
-                "blocks": None if cause.blocks is None else list(cause.blocks),
-                "points": cause.points,
-                "before": distance(cause.before),
-                "after": distance(cause.after),
-                "confidence": cause.confidence,
-                "alike": list(cause.alike),
-                "closest": list(cause.closest),
-                "closed": finite(cause.closed),
-            }
-            for cause in found.causes
-        ],
-        "before": distance(found.before),
-        "after": distance(found.after),
-        "agrees_after": found.agrees_after,
-        "proof": found.proof or None,
-        "notes": found.notes,
-        "ran_out": found.ran_out,
-        "comparison": comparison_record(found.comparison),
+        "agrees": diagnosis.comparison.agrees,
+        "explained": diagnosis.explained,
+        "causes": [_cause_to_dict(cause) for cause in diagnosis.causes],
+        "before": _distance_to_dict(diagnosis.before),
+        "after": _distance_to_dict(diagnosis.after),
+        "agrees_after": diagnosis.agrees_after,
+        "proof": diagnosis.proof or None,
+        "notes": list(diagnosis.notes),
+        "ran_out": diagnosis.ran_out,
+        "comparison": report.to_dict(diagnosis.comparison),
     }
+
+
+def _cause_to_dict(cause: Cause) -> dict[str, Any]:
+    return {
+        "keys": list(cause.keys),
+        "sentence": cause.sentence,
+        "fix": cause.fix,
+        "point": cause.point,
+        "blocks": None if cause.blocks is None else list(cause.blocks),
+        "points": list(cause.points),
+        "before": _distance_to_dict(cause.before),
+        "after": _distance_to_dict(cause.after),
+        "confidence": cause.confidence,
+        "alike": list(cause.alike),
+        "closest": list(cause.closest),
+        "closed": report.finite(cause.closed),
+    }
+
+
+def _distance_to_dict(distance: Distance | None) -> dict[str, Any] | None:
+    if distance is None:
+        return None
+    return {"rms": report.finite(distance.rms), "worst": report.finite(distance.worst)}

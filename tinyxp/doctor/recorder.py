@@ -22,16 +22,16 @@ T = TypeVar("T")
 
 
 class Recorder:
-    """``record = Recorder()``, then ``x = record("blocks.0.attn.q", x)`` wherever a trace point is computed.
+    """``record = Recorder()``, then ``x = record("blocks.0.attn.q", x)`` at each trace point.
 
     It takes arrays of NumPy, torch, JAX (also under jax.jit and jax.grad), of every other library with an
-    adapter, and whatever ``numpy.asarray`` takes. Values are copied, so changing them in place later is safe.
+    adapter, and all that ``numpy.asarray`` takes. Values are copied, so changing them in place later is safe.
     bfloat16 is stored as float32, which holds all its values.
     """
 
     def __init__(self) -> None:
         self._arrays: Points = {}
-        self._duplicates: list[str] = []  # from compiled code, where nothing can be raised
+        self._duplicates: list[str] = []  # from compiled code, which cannot raise
         self._wait: Callable[[], None] = lambda: None  # for compiled code that still runs
 
     def __call__(self, name: str, x: T) -> T:

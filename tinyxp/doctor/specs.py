@@ -178,7 +178,7 @@ def _import_file(text: str, name: str) -> Any:
 
 
 def _execute(text: str, run: Callable[[], Any]) -> Any:
-    """Run the code of a user's module; raise ValueError for whatever it raises but import errors."""
+    """Run the code of a user's module; raise ValueError for anything that it raises except import errors."""
     try:
         return run()
     except ImportError:

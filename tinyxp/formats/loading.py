@@ -37,9 +37,9 @@ def load(
     Files are mapped copy-on-write and read tensor by tensor, so plain weights on NumPy stay in the file
     until they are used. Weights that are multiplied together, such as q, k and v, are copied to be adjacent.
 
-    Raises CheckpointError naming the file if it is missing, corrupt, incomplete or contradicts its config;
-    UnsupportedModelError naming the config key of a model that this decoder does not compute; ImportError if
-    the hub is needed without ``tinyxp[hf]``.
+    Raise CheckpointError naming the file if it is missing, corrupt, incomplete or contradicts its config.
+    Raise UnsupportedModelError naming the config key of a model that this decoder does not compute, and
+    ImportError if the hub is needed without ``tinyxp[hf]``.
     """
     target = registry.backend(xp)
     if dtype is not None:

@@ -87,7 +87,7 @@ def _explanation(point: str, largest: float, shown: list[str]) -> Html:
             largest=number(largest),
         )
     else:
-        differences = fill("Where both sides are finite, they do not differ.")
+        differences = fill("They agree on all finite numbers.")
     return fill(
         "{point} is the first layer whose weights differ. Each row is a query position, each column a key "
         "position. A stronger colour is a larger weight, up to 1. {differences} A cross is a number that is "

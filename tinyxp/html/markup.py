@@ -1,9 +1,9 @@
 """HTML as a type of its own, so that the type checker keeps text and markup apart.
 
-Functions that build markup take and return ``Html``, and only this module turns a ``str`` into ``Html``:
+Functions that build markup take and return ``Html``. Only this module turns a ``str`` into ``Html``:
 ``escape`` any text, ``fill`` and ``join`` templates that are literals in the source, ``read_asset`` files of
-this package, and ``embed_json`` data. f-strings and ``+`` give ``str``, which mypy rejects wherever ``Html``
-is expected. mypy cannot check that a template is a literal; tests/html/test_markup.py does.
+this package, and ``embed_json`` data. f-strings and ``+`` give ``str``, which mypy rejects if ``Html`` is
+expected. mypy cannot check that a template is a literal; tests/html/test_markup.py does.
 """
 
 from __future__ import annotations

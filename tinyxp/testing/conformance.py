@@ -13,7 +13,7 @@ import os
 
 import pytest
 
-from tinyxp.pytest_plugin import MODULE
+from tinyxp.plugins import TEST_MODULE
 from tinyxp.testing import LAWS, Law, Subject, judge, subject
 
 DTYPE = "TINYXP_TEST_DTYPE"
@@ -23,15 +23,15 @@ WITHOUT_ARRAYS = ("text", "checkpoint")
 
 def named_subject() -> Subject:
     """Return the decoder on the library that the environment names."""
-    name = os.environ.get(MODULE)
+    name = os.environ.get(TEST_MODULE)
     if not name:
         raise pytest.Collector.CollectError(
-            f"{MODULE} is not set; it names what to test: {MODULE}=numpy pytest --pyargs {__name__}"
+            f"{TEST_MODULE} is not set; it names what to test: {TEST_MODULE}=numpy pytest --pyargs {__name__}"
         )
     try:
         return subject(name, dtype=os.environ.get(DTYPE) or None)
     except (ValueError, ImportError) as error:
-        raise pytest.Collector.CollectError(f"{MODULE} is {name!r}: {error}") from error
+        raise pytest.Collector.CollectError(f"{TEST_MODULE} is {name!r}: {error}") from error
 
 
 SUBJECT = named_subject()

@@ -1,4 +1,4 @@
-"""Training: one loop for every backend with gradients."""
+"""Training: one loop for every backend with gradients, and runs that resume from disk."""
 
 from tinyxp.train.evaluation import evaluate
 from tinyxp.train.loop import Report, fit

@@ -1,4 +1,4 @@
-"""A run on disk: everything that it needs to go on, in one file that is replaced whole."""
+"""A training run on disk: one file has everything that the run needs to resume."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Entry = dict[str, Any]
 
 
 class Run(NamedTuple):
-    """A training run: where it is, what it is made by, what it has reported, and notes of the caller's."""
+    """A training run: its state, how it trains, what it has reported, and the caller's notes."""
 
     state: State
     recipe: Recipe
@@ -40,15 +40,15 @@ class Run(NamedTuple):
     notes: Mapping[str, Any]
 
 
-def entry(report: Report) -> Entry:
-    """A report's numbers, as the history keeps them."""
+def as_entry(report: Report) -> Entry:
+    """Return a report's numbers as an entry of the history."""
     return {name: getattr(report, name) for name in ("step", "loss", "rate", "norm", "validation")}
 
 
 def save_run(run: Run, folder: Path) -> None:
-    """Writes the model as ``tinyxp.save`` does, then training.npz, by which alone a run goes on.
+    """Write the model as ``tinyxp.save`` does, then training.npz, the only file that a run resumes from.
 
-    Each file is there whole or as it was before: stopped at any point, the folder holds a run.
+    Each file is replaced completely or not at all, so the folder has a valid run at any moment.
     """
     params = run.state.params
     save(params, folder)
@@ -62,39 +62,39 @@ def save_run(run: Run, folder: Path) -> None:
     to_numpy = params.backend.to_numpy
     arrays: dict[str, Any] = {
         f"{part}.{name}": to_numpy(x)
-        for part, found in zip(PARTS, run.state[:3], strict=True)
-        for name, x in found.items()
+        for part, values in zip(PARTS, run.state[:3], strict=True)
+        for name, x in values.items()
     }
     with replacing(folder / NAME) as file:
         np.savez(file, run=np.array(json.dumps(facts)), **arrays)
 
 
 def load_run(folder: Path, *, xp: Namespace, device: Any = None) -> Run:
-    """The run in ``folder``, its arrays those of ``xp``. CheckpointError for one that is not there or bad."""
-    target, path = registry.backend(xp), folder / NAME
+    """Read the run in ``folder`` as arrays of ``xp``. Raise CheckpointError if it is missing or damaged."""
+    backend, path = registry.backend(xp), folder / NAME
     if not path.is_file():
-        raise CheckpointError(f"{folder}: has no {NAME}, so there is no run to go on with")
+        raise CheckpointError(f"{folder}: has no {NAME}, so there is no run to resume")
     with name_in_errors(path):
         try:
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 facts = json.loads(str(file["run"]))
                 config = Config(**facts["config"])
-                params, first, second = (
+                arrays, first, second = (
                     {
-                        name.partition(".")[2]: target.from_numpy(file[name], device=device)
+                        name.partition(".")[2]: backend.from_numpy(file[name], device=device)
                         for name in file.files
                         if name.startswith(f"{part}.")
                     }
                     for part in PARTS
                 )
             recipe = Recipe(**facts["recipe"])
-            found = Params(params, config)
+            params = Params(arrays, config)
             for moments in (first, second):
-                Params(moments, config)  # the same names and shapes
+                Params(moments, config)  # checks names and shapes
             step = as_integer("step", facts["step"], low=0, high=recipe.steps + 1)
             history, notes = list(facts["history"]), dict(facts["notes"])
             for report in history:
                 report["step"], report["loss"], report["rate"], report["norm"], report["validation"]
-            return Run(State(found, first, second, step), recipe, history, notes)
+            return Run(State(params, first, second, step), recipe, history, notes)
         except (KeyError, TypeError, EOFError, RuntimeError, *BAD_ARCHIVES) as error:
             raise CheckpointError(f"is not a training run: {error}") from None

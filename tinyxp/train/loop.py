@@ -1,4 +1,4 @@
-"""The loop: windows in, gradients, an update, a report."""
+"""The loop: from windows to gradients, an update and a report."""
 
 from __future__ import annotations
 
@@ -16,28 +16,26 @@ from tinyxp.params import Params
 from tinyxp.text.windows import Windows
 from tinyxp.train.evaluation import evaluate
 from tinyxp.train.objective import (
+    batch_loss,
     check_windows,
-    compiled,
-    drawn_kept,
-    objective,
+    compile_unless_eager,
+    draw_dropout,
     on_device,
     training_kernels,
 )
-from tinyxp.train.optimizer import Arrays, State, adamw, initial, scalars
+from tinyxp.train.optimizer import Arrays, State, adamw, initial_state, update_scalars
 from tinyxp.train.recipe import Recipe
 from tinyxp.typing import Array
 
 
 class Report(NamedTuple):
-    """One step: ``step`` updates are made; the loss of the batch before the last one, in nats; its learning
-    rate; the norm of its gradient before it was clipped; the loss of the held-out windows, where evaluated.
-    """
+    """What one update reports. Before the first one, ``loss``, ``rate`` and ``norm`` are None."""
 
-    step: int
-    loss: float | None
-    rate: float | None
-    norm: float | None
-    validation: float | None
+    step: int  # updates so far
+    loss: float | None  # of the batch, before its update, in nats
+    rate: float | None  # learning rate
+    norm: float | None  # of the gradient, before clipping
+    validation: float | None  # loss of the held-out windows, if they were evaluated
     state: State
 
     @property
@@ -54,18 +52,18 @@ def fit(
     *,
     kernels: Mapping[str, Any] | None = None,
 ) -> Iterator[Report]:
-    """Trains by ``recipe``, and reports before the first update and after each one.
+    """Train by ``recipe``; yield a report before the first update and after each one.
 
-    ``start``: parameters in float32 or float64, or the state of an earlier report, which is gone on from as
-    if the run had not stopped. Each epoch takes the windows of ``train`` in an order of its own. Nothing
-    that is given is changed. ``kernels`` as for ``tinyxp.forward``, in the place of the backend's.
+    ``start`` is parameters in float32 or float64, or the state of an earlier report: then the run continues
+    as if it had not been interrupted. Each epoch takes the windows of ``train`` in a new order. No argument
+    is changed. ``kernels`` as for ``tinyxp.forward``, instead of the backend's.
 
-    The arguments are checked at the call: ValueError naming the field, or saying what to install where the
-    backend has no gradients. In the run, ValueError where a loss is not finite, naming the step.
+    Raise ValueError at the call, naming the field, or if the backend has no gradients. During the run, raise
+    ValueError naming the step if a loss is not finite.
     """
     if not isinstance(recipe, Recipe):
         raise ValueError(f"recipe is a {type(recipe).__name__}; it must be tinyxp.train.Recipe")
-    state = start if isinstance(start, State) else initial(as_params(start, None))
+    state = start if isinstance(start, State) else initial_state(as_params(start, None))
     params = state.params
     backend, dtype = params.backend, dtype_name(params.dtype)
     if dtype not in ("float32", "float64"):
@@ -74,49 +72,48 @@ def fit(
         backend.dtype(recipe.dtype)
     windows = check_windows("train", train, params)
     held_out = None if validation is None else check_windows("validation", validation, params)
-    computed = partial(objective, kernels=training_kernels(backend, kernels), recipe=recipe)
-    gradient = compiled(backend, backend.value_and_grad(computed))
-    update = compiled(backend, partial(adamw, recipe=recipe))
+    compute = partial(batch_loss, kernels=training_kernels(backend, kernels), recipe=recipe)
+    gradient = compile_unless_eager(backend, backend.value_and_grad(compute))
+    update = compile_unless_eager(backend, partial(adamw, recipe=recipe))
     measure = None if held_out is None else partial(evaluate, windows=held_out, kernels=kernels)
-    return _reports(state, windows, recipe, gradient, update, measure)
+    return _reports(state, windows, recipe, _Functions(gradient, update, measure))
 
 
-def _reports(
-    state: State,
-    windows: Windows,
-    recipe: Recipe,
-    gradient: Callable[..., Any],
-    update: Callable[..., Any],
-    measure: Callable[[Params], float] | None,
-) -> Iterator[Report]:
+class _Functions(NamedTuple):
+    gradient: Callable[..., Any]
+    update: Callable[..., Any]
+    measure: Callable[[Params], float] | None
+
+
+def _reports(state: State, windows: Windows, recipe: Recipe, functions: _Functions) -> Iterator[Report]:
+    gradient, update, measure = functions
     if state.step == 0:
         yield Report(0, None, None, None, None if measure is None else measure(state.params), state)
     for step in range(state.step, recipe.steps):
         rows = batch_rows(recipe, step, len(windows.ids))
         batch = Windows(windows.ids[rows], windows.targets[rows])
-        loss, gradients = accumulated(state.params, batch, step, recipe, gradient)
-        now = scalars(recipe, step)
+        loss, gradients = accumulate(state.params, batch, step, recipe, gradient)
+        now = update_scalars(recipe, step)
         params, first, second, norm = update(state.params, state.first, state.second, gradients, now)
         state = State(params, first, second, step + 1)
-        value, size = (float(params.backend.to_numpy(x)) for x in (loss, norm))
-        if not math.isfinite(value) or not math.isfinite(size):
-            raise ValueError(
-                f"the loss at step {step} is {value} and the norm of its gradient {size}; "
-                f"a lower peak learning rate than {recipe.peak} may help"
+        value, norm_value = (float(params.backend.to_numpy(x)) for x in (loss, norm))
+        if not math.isfinite(value) or not math.isfinite(norm_value):
+            raise _diverged(
+                f"the loss at step {step} is {value} and the norm of its gradient {norm_value}", recipe
             )
-        at_end = step + 1 == recipe.steps
-        due = at_end or (step + 1) % recipe.evaluate_every == 0
-        found = measure(params) if measure is not None and due else None
-        if found is not None and not math.isfinite(found):
-            raise ValueError(
-                f"the held-out loss after step {step + 1} is {found}; "
-                f"a lower peak learning rate than {recipe.peak} may help"
-            )
-        yield Report(step + 1, value, now.rate, size, found, state)
+        is_due = step + 1 == recipe.steps or (step + 1) % recipe.evaluate_every == 0
+        held_out = measure(params) if measure is not None and is_due else None
+        if held_out is not None and not math.isfinite(held_out):
+            raise _diverged(f"the held-out loss after step {step + 1} is {held_out}", recipe)
+        yield Report(step + 1, value, now.rate, norm_value, held_out, state)
+
+
+def _diverged(what: str, recipe: Recipe) -> ValueError:
+    return ValueError(f"{what}; a lower peak learning rate than {recipe.peak} may help")
 
 
 def batch_rows(recipe: Recipe, step: int, count: int) -> np.ndarray:
-    """The windows of a batch, (batch,): all windows of an epoch, in its own order, before any of the next."""
+    """Return the windows of a batch, (batch,): each epoch takes all windows once, in its own order."""
     places = np.arange(step * recipe.batch, (step + 1) * recipe.batch)
     epochs = {
         int(epoch): np.random.default_rng([recipe.seed, int(epoch)]).permutation(count)
@@ -125,22 +122,22 @@ def batch_rows(recipe: Recipe, step: int, count: int) -> np.ndarray:
     return np.array([epochs[place // count][place % count] for place in places.tolist()])
 
 
-def accumulated(
+def accumulate(
     params: Params, batch: Windows, step: int, recipe: Recipe, gradient: Callable[..., Any]
 ) -> tuple[Array, Params | Arrays]:
-    """The mean loss of a batch and its gradients, ``micro_batch`` windows at a time.
+    """Return the mean loss of a batch and its gradients, computed ``micro_batch`` windows at a time.
 
-    Each micro-batch weighs as many targets as it has, so that the result is that of the batch at once.
+    Each micro-batch is weighted by its number of targets, so that the result is that of the whole batch.
     """
     size = recipe.micro_batch or recipe.batch
-    kept = drawn_kept(recipe, step, batch.ids.shape, params)
+    keep = draw_dropout(recipe, step, batch.ids.shape, params)
     count = max(int((batch.targets != IGNORED).sum()), 1)
     loss: Any = 0.0
     total: dict[str, Any] = {}
     for start in range(0, len(batch.ids), size):
         part = slice(start, start + size)
         ids, targets = batch.ids[part], batch.targets[part]
-        mask = None if kept is None else params.backend.from_numpy(kept[:, part], device=params.device)
+        mask = None if keep is None else params.backend.from_numpy(keep[:, part], device=params.device)
         value, gradients = gradient(params, on_device(params, ids), on_device(params, targets), mask)
         if size >= len(batch.ids):
             return value, gradients

@@ -1,4 +1,4 @@
-"""What training minimises: the loss of some windows, with dropout and in narrow numbers where asked."""
+"""What training minimises: the loss of some windows, optionally with dropout and in bfloat16."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tinyxp.train.recipe import Recipe
 from tinyxp.typing import Array, Tap
 
 
-def training_kernels(backend: Backend, given: Mapping[str, Any] | None) -> Kernels:
-    """The backend's fast twins that have gradients, and the caller's in their place."""
-    if given is not None and not isinstance(given, Mapping):
-        return as_kernels(given)
+def training_kernels(backend: Backend, kernels: Mapping[str, Any] | None) -> Kernels:
+    """Return the backend's kernels that have gradients, replaced by the caller's of the same names."""
+    if kernels is not None and not isinstance(kernels, Mapping):
+        return as_kernels(kernels)
     fast = dict(engine_of(backend).training_kernels)
-    if given and "linear" in given:
-        fast.pop("linear_cross_entropy", None)  # it has a product of its own, where the caller's is wanted
-    return as_kernels({**fast, **(given or {})})
+    if kernels and "linear" in kernels:
+        fast.pop("linear_cross_entropy", None)  # it would not use the caller's linear
+    return as_kernels({**fast, **(kernels or {})})
 
 
 def check_windows(field: str, windows: Any, params: Params) -> Windows:
-    """Windows whose ids and targets this model knows; ValueError naming the field otherwise."""
+    """Return the windows as NumPy arrays. Raise ValueError naming ``field`` if the model cannot take them."""
     if not isinstance(windows, Windows):
         raise ValueError(f"{field} is a {type(windows).__name__}; it must be tinyxp.text.windows.Windows")
     ids, targets = map(np.asarray, windows)
@@ -44,8 +44,8 @@ def check_windows(field: str, windows: Any, params: Params) -> Windows:
     for name, values in (("ids", ids), ("targets", targets)):
         if values.dtype.kind not in "iu":
             raise ValueError(f"{field} has {name} of dtype {values.dtype}; they must be integers")
-        left_out = (values == IGNORED) & (name == "targets")
-        wrong = values[~left_out & ((values < 0) | (values >= config.vocab_size))]
+        ignored = (values == IGNORED) & (name == "targets")
+        wrong = values[~ignored & ((values < 0) | (values >= config.vocab_size))]
         if wrong.size:
             raise ValueError(
                 f"{field} has the {name[:-1]} {wrong[0]}; the vocabulary size is {config.vocab_size}"
@@ -58,44 +58,48 @@ def check_windows(field: str, windows: Any, params: Params) -> Windows:
 
 
 def on_device(params: Params, x: np.ndarray) -> Array:
-    """Integers as the parameters' library indexes with them."""
+    """Convert integers to the index dtype of the parameters' library, on their device."""
     backend = params.backend
     return backend.from_numpy(x.astype(backend.index_dtype), device=params.device)
 
 
-def objective(
-    params: Params, ids: Array, targets: Array, kept: Array | None, *, kernels: Kernels, recipe: Recipe
+def batch_loss(
+    params: Params, ids: Array, targets: Array, keep: Array | None, *, kernels: Kernels, recipe: Recipe
 ) -> Array:
-    """The mean loss in nats; ``kept`` (2 L + 1, b, t, d) tells what dropout keeps."""
+    """Mean loss in nats. ids, targets (b, t); ``keep`` (2 L + 1, b, t, d) is True on what dropout keeps."""
     if recipe.dtype is not None and bare_name(params.dtype) != recipe.dtype:
         params = params.to(dtype=recipe.dtype)
-    tap = None if kept is None else dropping(kept, recipe.dropout, params)
+    tap = None if keep is None else dropout_tap(keep, recipe.dropout, params)
     return loss(params, ids, targets, kernels=kernels, tap=tap)
 
 
-def dropping(kept: Array, dropout: float, params: Params) -> Tap:
-    """The tap that sets to 0 what is not kept of the embedding and of what each block adds to it, and scales
-    the rest by 1 / (1 - dropout). (Srivastava et al., 2014; in those places Radford et al., 2019.)
+def dropout_tap(keep: Array, dropout: float, params: Params) -> Tap:
+    """Return a tap that computes x keep / (1 - dropout) at the points of ``dropout_points``.
+
+    (Srivastava et al., 2014; at these points Radford et al., 2019.)
     """
-    names = dropped_names(params.config.n_layers)
+    names = dropout_points(params.config.n_layers)
     xp = params.xp
 
     def tap(name: str, x: Array, /) -> Array:
         if name not in names:
             return x
-        y: Array = xp.where(kept[names.index(name)], x * (1.0 / (1.0 - dropout)), xp.zeros_like(x))
+        y: Array = xp.where(keep[names.index(name)], x * (1.0 / (1.0 - dropout)), xp.zeros_like(x))
         return y
 
     return tap
 
 
-def dropped_names(n_layers: int) -> list[str]:
-    """The trace points that dropout falls on."""
+def dropout_points(n_layers: int) -> list[str]:
+    """Return the trace points with dropout: the embedding, and what each block adds to it."""
     return ["embed", *(f"blocks.{i}.{name}" for i in range(n_layers) for name in ("attn.out", "mlp.out"))]
 
 
-def drawn_kept(recipe: Recipe, step: int, shape: tuple[int, int], params: Params) -> np.ndarray | None:
-    """What dropout keeps at a step, for windows of that shape: drawn on the host, the same everywhere."""
+def draw_dropout(recipe: Recipe, step: int, shape: tuple[int, int], params: Params) -> np.ndarray | None:
+    """Draw what dropout keeps at a step, for windows of ``shape`` (b, t): bool (2 L + 1, b, t, d), or None.
+
+    The host draws it, so that every backend drops the same numbers.
+    """
     if not recipe.dropout:
         return None
     config = params.config
@@ -105,11 +109,11 @@ def drawn_kept(recipe: Recipe, step: int, shape: tuple[int, int], params: Params
 
 
 @lru_cache(maxsize=16)
-def compiled_loss(backend: Backend, kernels: Kernels) -> Callable[..., Array]:
-    """``tinyxp.loss`` with these kernels, compiled where that comes cheap; the same function every time."""
-    return compiled(backend, partial(loss, kernels=kernels))
+def compile_loss(backend: Backend, kernels: Kernels) -> Callable[..., Array]:
+    """Return ``tinyxp.loss`` with these kernels, compiled at most once."""
+    return compile_unless_eager(backend, partial(loss, kernels=kernels))
 
 
-def compiled(backend: Backend, f: Callable[..., Any]) -> Callable[..., Any]:
-    """f as it is where operations are cheap one by one; else compiled."""
+def compile_unless_eager(backend: Backend, f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return f itself if the library's single operations are cheap, and f compiled if they are not."""
     return f if backend.eager else backend.jit(f)

@@ -1,4 +1,4 @@
-"""AdamW in the array API standard: the same steps on every backend."""
+"""AdamW in the array API standard, so that every backend takes the same steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Arrays = dict[str, Array]
 
 
 class State(NamedTuple):
-    """All that a run needs to go on: the parameters, the two moments of each, and the updates made."""
+    """What training continues from: parameters, two moments of each, and the number of updates so far."""
 
     params: Params
     first: Arrays
@@ -20,8 +20,8 @@ class State(NamedTuple):
     step: int = 0
 
 
-def initial(params: Params) -> State:
-    """The state before the first update: moments of 0, and parameters that no graph goes back from."""
+def initial_state(params: Params) -> State:
+    """Return the state before the first update: moments of 0, parameters detached from any graph."""
     xp, backend = params.xp, params.backend
     params = params.replace({name: backend.detach(x) for name, x in params.items()})
     first, second = ({name: xp.zeros_like(x) for name, x in params.items()} for _ in range(2))
@@ -29,22 +29,22 @@ def initial(params: Params) -> State:
 
 
 def global_norm(gradients: Params, *, xp: Namespace) -> Array:
-    """sqrt of the sum of all squares, over all parameters. () in their dtype."""
+    """sqrt(sum(g^2)) over all numbers of all parameters. Returns () in their dtype."""
     squares = [xp.sum(g * g) for g in gradients.values()]
     norm: Array = xp.sqrt(xp.sum(xp.stack(squares)))
     return norm
 
 
 class Scalars(NamedTuple):
-    """The numbers of one update: the learning rate, and 1 - beta^t for the beta of each moment."""
+    """The numbers of one update: the learning rate, and 1 - beta^t for both betas."""
 
     rate: float
     first: float
     second: float
 
 
-def scalars(recipe: Recipe, step: int) -> Scalars:
-    """Those of update ``step``, counted from 0."""
+def update_scalars(recipe: Recipe, step: int) -> Scalars:
+    """Return the scalars of update ``step``, counted from 0."""
     first, second = recipe.betas
     return Scalars(recipe.rate(step), 1.0 - first ** (step + 1), 1.0 - second ** (step + 1))
 
@@ -52,27 +52,27 @@ def scalars(recipe: Recipe, step: int) -> Scalars:
 def adamw(
     params: Params, first: Arrays, second: Arrays, gradients: Params, now: Scalars, *, recipe: Recipe
 ) -> tuple[Params, Arrays, Arrays, Array]:
-    """One update, and the norm of the gradient g before it is clipped to ``recipe.clip``:
+    """m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2;
+    p <- p - rate decay p - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps).
 
-    m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2;
-    p <- p - rate decay p - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps),
-
-    decay for matrices alone, tables among them, a tied one once. (Loshchilov & Hutter, 2019.)
+    The gradient g is first clipped to the global norm ``recipe.clip``. Decay applies to matrices only, tables
+    included, and to a tied table once. Return p, m, v and the norm of g before clipping.
+    (Loshchilov & Hutter, 2019.)
     """
     xp, (b1, b2) = params.xp, recipe.betas
     norm = global_norm(gradients, xp=xp)
-    kept = recipe.clip / xp.where(norm > recipe.clip, norm, recipe.clip)
+    scale = recipe.clip / xp.where(norm > recipe.clip, norm, recipe.clip)
     new: tuple[Arrays, Arrays, Arrays] = {}, {}, {}
     for name, p in params.items():
-        g = gradients[name] * kept
+        g = gradients[name] * scale
         m = b1 * first[name] + (1.0 - b1) * g
         v = b2 * second[name] + (1.0 - b2) * g * g
         if len(p.shape) > 1:
             p = p * (1.0 - now.rate * recipe.decay)
-        # sqrt(v / c2) = sqrt(v) / sqrt(c2); the correction of v joins its scale
+        # sqrt(v / c2) = sqrt(v) / sqrt(c2): the correction becomes part of a scalar
         root = xp.sqrt(v) * (1.0 / now.second**0.5) + recipe.eps
         p = p - (now.rate / now.first) * m / root
-        for there, x in zip(new, (p, m, v), strict=True):
-            there[name] = x
+        for arrays, x in zip(new, (p, m, v), strict=True):
+            arrays[name] = x
     updated, first, second = new
     return params.replace(updated), first, second, norm

@@ -1,4 +1,4 @@
-"""What a training run is made by, and its learning rate at each step."""
+"""How a run trains, and its learning rate at each step."""
 
 from __future__ import annotations
 
@@ -12,33 +12,39 @@ from tinyxp.dtypes import dtype_name
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How to train: plain data. The defaults but for ``steps`` are those of the book model.
+    """How to train, as plain data. The defaults, except ``steps``, are those of the reference run.
 
-    Fields: ``steps`` updates of ``batch`` windows each; ``peak`` learning rate, ``warmup`` steps up to it,
-    and the ``floor`` that it falls to, as a share of it (see ``rate``); ``betas``, ``eps`` and ``decay`` of
-    AdamW; ``clip``, the largest global norm of a gradient; ``micro_batch`` windows at a time, whose gradients
-    are added up (None: all of a batch at once); ``dropout``, the share of numbers that training leaves out;
-    ``dtype`` to compute in, the parameters and the optimiser staying as they are (None: theirs);
-    ``evaluate_every`` steps and at the end, the held-out windows are evaluated; ``seed`` of the order of
-    windows and of dropout.
-
-    Raises ValueError naming the field for anything else.
+    Raise ValueError naming the field for a value outside its limits.
     """
 
     steps: int
+    """Updates."""
     batch: int = 16
+    """Windows of an update."""
     peak: float = 3e-3
+    """The highest learning rate; see ``rate``."""
     warmup: int = 20
+    """Steps up to the peak."""
     floor: float = 0.1
+    """The learning rate at the end, as a share of the peak."""
     betas: tuple[float, float] = (0.9, 0.95)
+    """AdamW's decay rates of the two moments."""
     eps: float = 1e-8
+    """AdamW's constant in the denominator."""
     decay: float = 0.1
+    """AdamW's weight decay."""
     clip: float = 1.0
+    """The largest global norm of a gradient; larger ones are scaled down."""
     micro_batch: int | None = None
+    """Windows that are computed at a time, their gradients added up; None: the whole batch."""
     dropout: float = 0.0
+    """The share of numbers that training drops."""
     dtype: str | None = None
+    """The dtype of the computation; parameters and optimiser keep theirs. None: that of the parameters."""
     evaluate_every: int = 25
+    """Steps between evaluations of the held-out windows; the last step is always evaluated."""
     seed: int = 0
+    """Of the order of windows and of dropout."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "evaluate_every"):
@@ -67,10 +73,10 @@ class Recipe:
         object.__setattr__(self, name, value)
 
     def rate(self, step: int) -> float:
-        """The learning rate of update ``step``, counted from 0.
+        """Return the learning rate of update ``step``, counted from 0.
 
-        peak (step + 1) / warmup in the warm-up; then floor + (peak - floor)(1 + cos(pi rho)) / 2 with rho
-        from 0, at the first step after it, to 1 at the last, where floor is that share of the peak.
+        peak (step + 1) / warmup during warm-up; then floor + (peak - floor)(1 + cos(pi rho)) / 2. Here rho
+        goes from 0, at the first step after warm-up, to 1 at the last, and floor is that share of the peak.
         (Loshchilov & Hutter, 2017.)
         """
         if step < self.warmup:

@@ -1,4 +1,4 @@
-"""The vocabulary of a training run: one of its own, or what the corpus uses of a known one."""
+"""The vocabulary of a training run: trained on its text, or the part of a known one that the text uses."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ NAMES = tuple(dict.fromkeys((*TOKENIZER_FILES, *MERGES_NAMES, *VOCABULARY_NAMES)
 
 
 class Vocabulary(NamedTuple):
-    """A tokenizer, and what writes it into a folder."""
+    """A tokenizer, and a function that writes it into a folder."""
 
     tokenizer: Tokenizer
     write: Callable[[Path], None]
 
 
-def own_vocabulary(text: str, size: int) -> Vocabulary:
-    """Byte-pair encoding of ``size`` tokens, or as many as there are, trained on ``text``."""
+def train_vocabulary(text: str, size: int) -> Vocabulary:
+    """Train byte-pair encoding on ``text``: ``size`` tokens, or fewer if the text has no more pairs."""
     ranks = bpe.train(text, size).ranks
     plain = bpe.rank_encoder(ranks, bpe.GPT2_PATTERN)
     tokens = {index: token for token, index in ranks.items()}
@@ -38,10 +38,10 @@ def own_vocabulary(text: str, size: int) -> Vocabulary:
     )
 
 
-def known_vocabulary(name: str, text: str) -> Vocabulary:
-    """What ``text`` uses of a tokenizer: a folder with its files, one of those, or an encoding of tiktoken.
+def reduce_vocabulary(name: str, text: str) -> Vocabulary:
+    """Return the part of a tokenizer that ``text`` uses. ``name`` is its folder, file or tiktoken encoding.
 
-    ValueError for a tokenizer whose files transformers does not read, or that is compact already.
+    Raise ValueError for a tokenizer whose files transformers does not read, or that is compact already.
     """
     whole = load_tokenizer(name)
     path = Path(name)
@@ -49,12 +49,12 @@ def known_vocabulary(name: str, text: str) -> Vocabulary:
         source = path if path.is_dir() else path.parent
         if (source / COMPACT_NAME).is_file():
             raise ValueError(f"vocab is {name!r}, which is compact; name the whole tokenizer")
-        found = [source / name for name in NAMES if (source / name).is_file()]
-        if not found or path.suffix.lower() in (".gguf", ".bin", ".tiktoken"):
+        files = [source / name for name in NAMES if (source / name).is_file()]
+        if not files or path.suffix.lower() in (".gguf", ".bin", ".tiktoken"):
             raise ValueError(
                 f"vocab is {name!r}; name a folder with a tokenizer.json, or vocab.json and merges.txt"
             )
-        write = partial(_copy, found)
+        write = partial(_copy, files)
     elif name in ENCODINGS:
         specials = ENCODINGS[name].specials
         ids = set(range(whole.vocab_size)) - set(specials.values())
@@ -64,30 +64,30 @@ def known_vocabulary(name: str, text: str) -> Vocabulary:
         raise ValueError(f"vocab is {name!r}; download it and name its folder")
     used = collect_ids(whole.encode(text))
 
-    def write_compact(where: Path) -> None:
-        write(where)
-        save_compact(used, where)
+    def write_compact(folder: Path) -> None:
+        write(folder)
+        save_compact(used, folder)
 
     return Vocabulary(compact_tokenizer(whole, used), write_compact)
 
 
 def _is_known(tokenizer: Tokenizer, index: int) -> bool:
-    """Whether there is a token of that id: cl100k_base has holes."""
+    """Whether a token has that id: cl100k_base has gaps."""
     try:
         return bool(tokenizer.token_bytes(index))
     except ValueError:
         return False
 
 
-def _write_ranks(ranks: dict[bytes, int], pattern: str, where: Path) -> None:
-    save_tokenizer(ranks, where, pattern=pattern)
+def _write_ranks(ranks: dict[bytes, int], pattern: str, folder: Path) -> None:
+    save_tokenizer(ranks, folder, pattern=pattern)
 
 
-def _copy(files: list[Path], where: Path) -> None:
-    """The files, and none that is left of another tokenizer."""
-    with make_folder(where):
+def _copy(files: list[Path], folder: Path) -> None:
+    """Copy the files into the folder and delete those of another tokenizer there."""
+    with make_folder(folder):
         for name in {*NAMES, COMPACT_NAME} - {file.name for file in files}:
-            (where / name).unlink(missing_ok=True)
+            (folder / name).unlink(missing_ok=True)
         for file in files:
-            with file.open("rb") as old, replacing(where / file.name) as new:
+            with file.open("rb") as old, replacing(folder / file.name) as new:
                 shutil.copyfileobj(old, new)

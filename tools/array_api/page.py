@@ -11,12 +11,12 @@ from .usage import FAMILIES, STAGES, Usage
 
 
 def _named(kind: str, pattern: str) -> Callable[[Use], bool]:
-    """Whether a use is of this kind and a name that matches all of ``pattern``."""
+    """Return whether a use has this kind and a name that matches ``pattern`` completely."""
     return lambda use: use.kind == kind and re.fullmatch(pattern, use.name) is not None
 
 
 def _formed(kind: str, pattern: str) -> Callable[[Use], bool]:
-    """Whether a use is of this kind and its form holds ``pattern``."""
+    """Return whether a use has this kind and a form that contains ``pattern``."""
     return lambda use: use.kind == kind and re.search(pattern, use.form) is not None
 
 
@@ -43,41 +43,42 @@ FEATURES: dict[str, Callable[[Use], bool]] = {
         "attribute", r"(int|float|bool|complex|index)\(x\)"
     ),
 }
-"""What the standard leaves to choice, or what not every library can do well, and the uses that ask for it."""
+"""What the standard makes optional, or what not every library does well, and the uses that request it."""
 
-INTRODUCTION = """# What the model asks of an array library
+INTRODUCTION = """# What the model needs of an array library
 
-`python -m tools.array_api` generated this page. It runs small models over a namespace that notes
-each function, operator, index, attribute and dtype that it and its arrays are asked for, and prints them.
+`python -m tools.array_api` writes this page. It runs small models over a namespace that records each
+function, operator, index, attribute and dtype that is requested of it and of its arrays.
 
 The page is for the author of a library that conforms to the Python array API standard, version 2024.12, and
-whose adapter is `tinyxp.Backend("mylib", mylib)` and no more. Beneath the recorder array_api_strict computes,
-its optional features off, and NumPy in float16, which the standard does not have. bfloat16 was not run.
+whose adapter is just `tinyxp.Backend("mylib", mylib)`. The recorder computes with array_api_strict, its
+optional features off, and with NumPy in float16, which the standard does not have. bfloat16 is not run.
 
 - **forward**: `tinyxp.forward`
 - **step**: `tinyxp.new_cache` and `tinyxp.extend`, for a prompt and for one token after it
-- **loss**: `tinyxp.loss`, with the forward pass in it
-- **sampling**: `greedy`, `probabilities` and `draw` of `tinyxp.sampling`; `tinyxp.generate` calls them with
-  NumPy in float64, whatever the library
-- **generate**: `tinyxp.generate` but for its sampling, and a cache that has to grow
+- **loss**: `tinyxp.loss`, including the forward pass
+- **sampling**: `greedy`, `probabilities` and `draw` of `tinyxp.sampling`; `tinyxp.generate` always
+  calls them with NumPy in float64
+- **generate**: `tinyxp.generate` without its sampling, and a cache that has to grow
 - **params**: `tinyxp.init`, and `Params.to` another dtype, a device and NumPy
 
 The families are GPT-2 (layer norm, learned positions, tanh GELU), Llama (RMS norm, rotary positions, SwiGLU)
-and GPT-2 with the erf GELU. Heads are tied and not, rotary frequencies plain and stretched, biases there and
-not; ids, targets, masks and positions are NumPy's arrays and the library's, the last two also left out.
+and GPT-2 with the erf GELU. They include tied and untied heads, plain and scaled rotary frequencies, and
+models with and without biases. ids, targets, masks and positions are arrays of NumPy and of the library; the
+last two are also omitted.
 
-An array stands as its dtype: `float` is each of float16, float32 and float64, the dtype of the parameters,
-and `wide` float32 and float64, where float16 is widened first. `py float` is a Python scalar, `xp.float32` a
+An array is shown as its dtype: `float` is each of float16, float32 and float64, the dtype of the parameters;
+`wide` is float32 and float64, if float16 is widened first. `py float` is a Python scalar, `xp.float32` a
 dtype object, `ints` a tuple of integers; in an index `n` and `i` are integers. The last column names the
-families that ask, where not all of them do.
+families that request it, unless all do.
 """
 
 REMARKS = {
-    "np.asarray(x)": "is `Backend.to_numpy`, which an adapter may replace; its `is_concrete` may say that "
-    "an array has no values to be read and checked",
+    "np.asarray(x)": "is `Backend.to_numpy`, which an adapter may replace; its `is_concrete` says whether "
+    "an array has values to read and check",
     "str(dtype)": "ends with the standard's name of the dtype, after a point if there is more",
 }
-"""What to know of some uses outside the standard."""
+"""Remarks on some uses outside the standard."""
 
 SECTIONS = {
     "Functions": "function",
@@ -93,7 +94,7 @@ SECTIONS = {
 
 
 def as_markdown(usage: Usage) -> str:
-    """The page ``docs/array-api.md``."""
+    """Return the page ``docs/array-api.md``."""
     parts = [INTRODUCTION, _summary(usage), _features(usage)]
     parts += [_table(heading, kind, usage) for heading, kind in SECTIONS.items()]
     outside = usage.names("outside")
@@ -102,7 +103,7 @@ def as_markdown(usage: Usage) -> str:
 
 
 def _summary(usage: Usage) -> str:
-    """What each stage adds to the functions of those before it."""
+    """Return what each stage adds to the functions of those before it."""
     lines, seen = ["## In short", ""], set[str]()
     for stage in STAGES:
         new = usage.names("function", stage=stage) - seen
@@ -115,7 +116,7 @@ def _summary(usage: Usage) -> str:
 
 
 def _features(usage: Usage) -> str:
-    """Each feature of ``FEATURES``, and what asks for it."""
+    """Return each feature of ``FEATURES``, and what requests it."""
     lines = ["## Optional and special features", "", "| feature | used | by |", "|---|---|---|"]
     for feature, asks in FEATURES.items():
         found = [use for use in usage.uses if asks(use)]
@@ -126,7 +127,7 @@ def _features(usage: Usage) -> str:
 
 
 def _table(heading: str, kind: str, usage: Usage) -> str:
-    """The uses of one kind, and who asks for each."""
+    """Return the uses of one kind, and what requests each."""
     lines = [f"## {heading}", ""]
     rows = _merged(usage, kind)
     if not rows:
@@ -141,7 +142,7 @@ def _table(heading: str, kind: str, usage: Usage) -> str:
 
 
 def _merged(usage: Usage, kind: str) -> dict[str, set[tuple[str, str]]]:
-    """Uses of one kind; what a stage of a family asks in several dtypes of parameters becomes one."""
+    """Return the uses of one kind, merging those of a stage and family in several dtypes of parameters."""
     alike: dict[tuple[str, tuple[str, str]], set[str]] = defaultdict(set)
     for use, where in usage.uses.items():
         if use.kind == kind:

@@ -1,4 +1,4 @@
-"""An array namespace that notes what is asked of it and of its arrays, over one that does the computing."""
+"""An array namespace that records what is requested of it and of its arrays, over one that computes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FUNCTIONS = """
     unique_inverse unique_values unstack var vecdot where zeros zeros_like
 """
 FUNCTIONS = frozenset(_FUNCTIONS.split())
-"""The functions of the standard, version 2024.12, but for those of its extensions."""
+"""The functions of the standard, version 2024.12, without those of its extensions."""
 EXTENSIONS = ("linalg", "fft")
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -49,22 +49,22 @@ SCALARS: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "bool": 
 SCALARS["index"] = operator.index
 JOINS = ("concat", "stack", "tensordot", "searchsorted")
 LOOK_UPS = ("take", "take_along_axis", "repeat")
-"""Functions whose arrays are not broadcast against each other; those of the second not promoted either."""
+"""Functions that do not broadcast their arrays; those of the second do not promote them either."""
 
 
 class Use(NamedTuple):
-    """One thing that was asked of the library."""
+    """One use of the library."""
 
     kind: str
     name: str
-    form: str = ""  # the dtypes and keywords that it was asked with
+    form: str = ""  # the dtypes and keywords of the use
 
 
 class Recorder:
-    """A namespace over another, which notes in ``uses`` what it and its arrays are asked.
+    """A namespace over another that records in ``uses`` what is requested of it and of its arrays.
 
-    Each use is noted with ``where``, a stage and a family, which the caller sets. Values are those of ``xp``,
-    bit for bit.
+    Each use is recorded with ``where``, a stage and a family, which the caller sets. Values are those of
+    ``xp``, bit for bit.
     """
 
     def __init__(self, xp: Namespace) -> None:
@@ -75,17 +75,17 @@ class Recorder:
         self._arrays, self._dtypes = (type(probe), np.generic), (type(probe.dtype), np.dtype)
 
     def array(self, x: Any) -> RecordedArray:
-        """Numbers as a recording array; nothing is noted."""
+        """Return numbers as a recording array; nothing is recorded."""
         return RecordedArray(self.xp.asarray(np.asarray(x)), self)
 
     def note(self, kind: str, name: str, form: str = "") -> None:
-        """Notes one use."""
+        """Record one use."""
         self.uses[Use(kind, name, form)].add(self.where)
 
     def wrap(self, value: Any) -> Any:
-        """What the namespace returned, its arrays and dtypes recording."""
+        """Return what the namespace returned, with recording arrays and dtypes."""
         if isinstance(value, self._arrays):
-            value = np.asarray(value) if isinstance(value, np.generic) else value  # what NumPy reduces to
+            value = np.asarray(value) if isinstance(value, np.generic) else value  # of reductions
             array = RecordedArray(value, self)
             self.note("dtype", array._name)
             return array
@@ -96,22 +96,22 @@ class Recorder:
         return value
 
     def call(self, kind: str, name: str, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
-        """Calls a function or an operator, and notes with what, and what became of it."""
+        """Call a function or an operator, and record its arguments and result."""
         result = self.wrap(function(*_unwrap(args), **_unwrap(keywords)))
-        said = [_describe_as("device" if name == "x.to_device()" else "", arg) for arg in args]
+        described = [_describe_as("device" if name == "x.to_device()" else "", arg) for arg in args]
         if name in UNARY.values():
-            form = name.replace("x", said[0])
+            form = name.replace("x", described[0])
         elif not name[0].isidentifier():
-            form = f" {name} ".join(said)
+            form = f" {name} ".join(described)
         else:
-            said += [f"{key}={_describe_as(key, value)}" for key, value in keywords.items()]
-            form = f"{name.removesuffix('()')}({', '.join(said)})"
+            described += [f"{key}={_describe_as(key, value)}" for key, value in keywords.items()]
+            form = f"{name.removesuffix('()')}({', '.join(described)})"
         self.note(kind, name, f"{form} -> {_describe(result)}")
         self._compare(name, form, args)
         return result
 
     def _compare(self, name: str, form: str, args: tuple[Any, ...]) -> None:
-        """Notes where arrays of different shapes, or of different dtypes, were combined."""
+        """Record a combination of arrays of different shapes, or of different dtypes."""
         several = [part for arg in args for part in (arg if isinstance(arg, (list, tuple)) else [arg])]
         arrays = [part for part in several if isinstance(part, RecordedArray)]
         shapes = {x._inner.shape[: -2 if name in ("matmul", "@") else None] for x in arrays}
@@ -123,7 +123,7 @@ class Recorder:
 
 
 class RecordingNamespace(ModuleType):
-    """Stands for another namespace."""
+    """Replaces another namespace."""
 
     def __init__(self, name: str, xp: Namespace, recorder: Recorder, prefix: str = "") -> None:
         super().__init__(name)
@@ -149,7 +149,7 @@ class RecordingNamespace(ModuleType):
 
 
 class RecordedDtype:
-    """A dtype that notes its comparisons and its name."""
+    """A dtype that records its comparisons and its name."""
 
     def __init__(self, dtype: Any, name: str, recorder: Recorder) -> None:
         self._inner, self._name, self._recorder = dtype, name, recorder
@@ -167,7 +167,7 @@ class RecordedDtype:
 
 
 class RecordedArray:
-    """An array that notes what is asked of it; what the standard does not know goes to the array beneath."""
+    """An array that records its uses; attributes outside the standard are those of the wrapped array."""
 
     __array_ufunc__ = None  # NumPy leaves its operators to this class
     __hash__ = None  # type: ignore[assignment]
@@ -205,7 +205,7 @@ class RecordedArray:
 
 
 def _method(kind: str, symbol: str, function: Callable[..., Any], swap: bool = False) -> Callable[..., Any]:
-    """A special method that notes itself."""
+    """Return a special method that records itself."""
 
     def method(self: RecordedArray, *others: Any) -> Any:
         operands = (*others, self) if swap else (self, *others)
@@ -215,7 +215,7 @@ def _method(kind: str, symbol: str, function: Callable[..., Any], swap: bool = F
 
 
 def _scalar(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A special method that reads the value of an array without dimensions."""
+    """Return a special method that reads the value of an array without dimensions."""
 
     def method(self: RecordedArray) -> Any:
         self._recorder.note("attribute", f"{name}(x)", f"{name}({_describe(self)})")
@@ -236,7 +236,7 @@ for _name, _function in SCALARS.items():
 
 
 def _unwrap(value: Any) -> Any:
-    """Whatever was handed in, its recording arrays and dtypes replaced by those beneath."""
+    """Return a value with recording arrays and dtypes replaced by those that they wrap."""
     if isinstance(value, (RecordedArray, RecordedDtype)):
         return value._inner
     if isinstance(value, (list, tuple)):
@@ -245,7 +245,7 @@ def _unwrap(value: Any) -> Any:
 
 
 def _describe(value: Any) -> str:
-    """An argument or a result: an array by its dtype, anything else by its type."""
+    """Describe an argument or a result: an array by its dtype, anything else by its type."""
     if isinstance(value, RecordedArray):
         return value._name
     if isinstance(value, RecordedDtype):
@@ -265,14 +265,14 @@ def _describe(value: Any) -> str:
 
 
 def _describe_as(keyword: str, value: Any) -> str:
-    """The value of a keyword: an axis or a flag as it is, anything else by its type."""
+    """Describe the value of a keyword: an axis or a flag by its value, anything else by its type."""
     if keyword == "device" and value is not None:
         return "device"
     return repr(value) if keyword and type(value) in (bool, int) else _describe(value)
 
 
 def _describe_index(key: Any, integer: str = "i") -> str:
-    """An index as one might write it: n stands for an integer in a slice, i for one by itself."""
+    """Describe an index as it is written: n is an integer in a slice, i one by itself."""
     if isinstance(key, tuple):
         return ", ".join(map(_describe_index, key))
     if isinstance(key, slice):
@@ -287,7 +287,7 @@ def _describe_index(key: Any, integer: str = "i") -> str:
 
 @contextmanager
 def registered(recorder: Recorder) -> Iterator[Backend]:
-    """A backend of the recorder's namespace, which tinyxp knows until the context ends."""
+    """Register a backend of the recorder's namespace until the context ends."""
     before = dict(registry._loaded)
     backend = Backend("recorded", recorder.namespace)
     registry._loaded[backend.name] = backend

@@ -38,7 +38,7 @@ FAMILIES: dict[str, tuple[Config, ...]] = {
     ),
     "erf GELU": (replace(_GPT2, mlp="gelu"),),
 }
-"""Small models: heads tied and not, rotary frequencies stretched and not, with biases and without."""
+"""Small models: heads tied and untied, rotary frequencies plain and scaled, with and without biases."""
 
 IDS = [[3, 1, 4, 1], [5, 9, 2, 6]]
 TARGETS = [[1, 4, 1, -100], [9, 2, 6, 5]]
@@ -48,7 +48,7 @@ POSITIONS = [[0, 0, 1, 2], [0, 1, 2, 3]]
 
 @dataclass(frozen=True)
 class Usage:
-    """What was asked of the library, each with the pairs of a stage and a family that asked it.
+    """What was requested of the library, each with the pairs of a stage and a family that requested it.
 
     Kinds of use: "function" (the standard's), "operator", "index", "attribute", "named dtype" and "constant"
     (of the namespace), "dtype" (of an array that it returned), "broadcasting", "promotion", "in place", and
@@ -58,20 +58,20 @@ class Usage:
     uses: Mapping[Use, frozenset[tuple[str, str]]]
 
     def names(self, kind: str, *, stage: str | None = None, family: str | None = None) -> set[str]:
-        """The names of one kind that this stage of this family uses; None stands for any."""
-        wanted = [use for use in self.uses if use.kind == kind]
+        """Return the names of one kind that this stage of this family uses; None means any."""
+        uses = [use for use in self.uses if use.kind == kind]
         return {
             use.name
-            for use in wanted
+            for use in uses
             if any(stage in (None, s) and family in (None, f) for s, f in self.uses[use])
         }
 
 
 def array_api_usage(xp: Namespace | None = None) -> Usage:
-    """Runs every stage of both families, in all forms that their arguments take, and returns what they used.
+    """Run every stage of every family, in all forms that their arguments take, and return what they used.
 
-    ``xp`` computes: where it is None, array_api_strict with its optional features off, or NumPy where that is
-    not installed. What array_api_strict lacks, float16, NumPy computes.
+    ``xp`` computes; by default array_api_strict with its optional features off, or NumPy if that is not
+    installed. NumPy computes in float16, which array_api_strict lacks.
     """
     if xp is None:
         installed = registry.available_backends().get("strict") is not None
@@ -87,7 +87,7 @@ def array_api_usage(xp: Namespace | None = None) -> Usage:
 
 
 def _run(recorder: Recorder, dtype: str) -> None:
-    """Every stage of every family in one dtype."""
+    """Run every stage of every family in one dtype."""
     xp = recorder.namespace
     for family, config in ((family, config) for family, configs in FAMILIES.items() for config in configs):
         recorder.where = ("params", family)
@@ -116,7 +116,7 @@ def _run(recorder: Recorder, dtype: str) -> None:
 
 
 def _inputs(recorder: Recorder) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-    """ids, targets, and mask and positions given or not: on NumPy, and as arrays of the library."""
+    """Yield ids and targets, with and without mask and positions, on NumPy and as arrays of the library."""
     for convert in (np.asarray, recorder.array):
         for positions in (None, POSITIONS):
             for mask in (None, MASK):

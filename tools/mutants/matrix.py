@@ -140,7 +140,7 @@ def kill_matrix(
                 broken_by[name] = broken
                 if show is not None:
                     show(len(broken_by), len(tasks))
-        except BaseException:  # after Ctrl-C nobody waits for running tasks
+        except BaseException:  # after Ctrl-C nothing waits for running tasks
             for process in set(multiprocessing.active_children()) - others:
                 process.terminate()
             raise

@@ -24,7 +24,7 @@ for library in HIDDEN:
         raise ImportError(f"{library} is imported already; the mutation tests are for NumPy alone")
 if Path(tinyxp.__file__).parent != ROOT / "tinyxp":
     raise ImportError(f"tinyxp is {tinyxp.__file__}; the mutation tests need the one in {ROOT}")
-tinyxp.__path__.append(str(ROOT))  # where tinyxp.backends is in a tree, unlike in an installed package
+tinyxp.__path__.append(str(ROOT))  # in a tree, tinyxp.backends is there
 
 hypothesis.settings.register_profile(
     "mutation", derandomize=True, deadline=None, max_examples=10, phases=(Phase.explicit, Phase.generate)

@@ -1,12 +1,11 @@
-"""Prints, as Markdown, what ``mutmut run`` found: counts for each file, and each mutant that went unnoticed.
+"""Prints, as Markdown, what ``mutmut run`` found: counts for each file, and each mutant that survived.
 
-Run it where mutmut ran, beside the folder ``mutants``.
+Run it in the folder that mutmut ran in, which contains its folder ``mutants``.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import sys
 import tomllib
 from collections import Counter
@@ -18,23 +17,28 @@ from typing import NamedTuple
 
 from mutmut.stats import status_by_exit_code
 
-MUTANTS = Path("mutants")
+from .scope import CORE, MUTANTS, SAMPLE, SAMPLED, codes, fingerprint
+
 REASONS = Path(__file__).with_name("reasons.toml")
 UNEXPLAINED = "Not explained, so the tests lack something"
 COLUMNS = ("killed", "survived", "timeout")
-UNNOTICED = ("survived", "no tests")
+SURVIVED = ("survived", "no tests")
 
 HEAD = """# What mutmut finds
 
 [mutmut](https://mutmut.readthedocs.io) {mutmut} changes every operator, constant, keyword, comparison and
-default of `ops.py`, `model.py`, `cache.py` and `sampling.py`, one at a time, and runs the laws and the tests
-of these modules on NumPy {numpy} alone. {caught} of {total} changes ({share:.1f} %) are caught.
-`make mutants` writes this page, and fails where a change survives that is not explained below.
+default of the core, one at a time. It runs the laws and the tests on NumPy {numpy} only. Of each of the
+packages {packages} it tries {sample} changes, drawn with a fixed seed.
+{caught} of {total} changes ({share:.1f} %) are caught. `make mutants` writes this page, and fails if a change
+of the core survives that is not explained below.
+
+The column `source` is a hash of the code without comments and docstrings. A test compares those of the core
+with the code as it is.
 """
 
 
 class Survivor(NamedTuple):
-    """One mutant that no test noticed."""
+    """One mutant that no test detected."""
 
     path: str
     function: str
@@ -44,18 +48,18 @@ class Survivor(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What reasons are filed under."""
+        """Return what its reason is filed under."""
         return f"{self.function}: {self.after}"
 
 
 def statuses(meta: Path) -> dict[str, str]:
-    """What became of each mutant of one file, by the mutant's name."""
-    codes = json.loads(meta.read_text())["exit_code_by_key"]
-    return {name: status_by_exit_code[code] for name, code in codes.items()}
+    """Return the status of each mutant of one file that was run, by the mutant's name."""
+    named = {name: status_by_exit_code[code] for name, code in codes(meta).items()}
+    return {name: status for name, status in named.items() if status != "not checked"}
 
 
 def functions(path: Path) -> dict[str, tuple[int, list[str]]]:
-    """The first line and the source of every function and method of a module, by its name."""
+    """Return the first line and the source of every function and method of a module, by its name."""
     source = path.read_text()
     lines, found = source.splitlines(), {}
 
@@ -71,13 +75,13 @@ def functions(path: Path) -> dict[str, tuple[int, list[str]]]:
 
 
 def original(name: str) -> str:
-    """The function that a mutant stands for: "tinyxp.sampling.xǁSamplerǁdraw__mutmut_8" -> "Sampler.draw"."""
+    """Return a mutant's function: "tinyxp.sampling.xǁSamplerǁdraw__mutmut_8" -> "Sampler.draw"."""
     mangled = name.rpartition(".")[2].partition("__mutmut_")[0]
     return mangled.removeprefix("x_").removeprefix("xǁ").replace("ǁ", ".")
 
 
 def survivors(path: str, names: list[str]) -> Iterator[Survivor]:
-    """Where each of these mutants of one file differs from the source."""
+    """Yield where each of these mutants of one file differs from the source."""
     sources, changed = functions(Path(path)), functions(MUTANTS / path)
     for name in names:
         function, mutant = original(name), name.rpartition(".")[2]
@@ -92,34 +96,41 @@ def survivors(path: str, names: list[str]) -> Iterator[Survivor]:
         if spans:
             (a, _, c, _), (_, b, _, d) = spans[0], spans[-1]
             yield Survivor(path, function, first + 1 + a, flat(before[1:][a:b]), flat(after[1:][c:d]))
-        else:  # a default in the line that has the function's name
+        else:  # a default in the line of the function's name
             renamed = after[0].replace(mutant, function.removeprefix(scope))
             yield Survivor(path, function, first, flat(before[:1]), flat([renamed]))
 
 
 def flat(lines: list[str]) -> str:
-    """Lines of source as one."""
+    """Return lines of source as one."""
     return " ".join(line.strip() for line in lines)
 
 
 def table(counts: dict[str, Counter[str]]) -> Iterator[str]:
-    """A row for each file, and their sum."""
+    """Yield a row for each file of the core and each sampled package, and their sum."""
     total: Counter[str] = sum(counts.values(), Counter())
     columns = [*COLUMNS, *sorted(total.keys() - set(COLUMNS))]
-    yield "| file | mutants | " + " | ".join(columns) + " |"
-    yield "|---" + "|---:" * (len(columns) + 1) + "|"
+    yield "| file | source | changes | " + " | ".join(columns) + " |"
+    yield "|---|---" + "|---:" * (len(columns) + 1) + "|"
     for name, row in [*counts.items(), ("all", total)]:
-        yield f"| {name} | {row.total()} | " + " | ".join(str(row[column]) for column in columns) + " |"
+        cells = " | ".join(str(row[column]) for column in columns)
+        yield f"| {name} | {source_of(name)} | {row.total()} | {cells} |"
+
+
+def source_of(name: str) -> str:
+    """Return the fingerprint of a file or of a package."""
+    path = Path(name)
+    return fingerprint([path] if path.is_file() else path.rglob("*.py")) if path.exists() else ""
 
 
 def reasons() -> dict[str, str]:
-    """Why each mutant that is known to survive does no harm, by its key."""
+    """Return why each mutant that is known to survive does no harm, by its key."""
     groups = tomllib.loads(REASONS.read_text())["reason"]
     return {key: group["why"] for group in groups for key in group["mutants"]}
 
 
 def listing(found: list[Survivor]) -> Iterator[str]:
-    """Under each reason the mutants that survive for it; the line with + stands in place of that with -."""
+    """Yield, under each reason, the mutants that survive for it, as differences of lines."""
     known = reasons()
     by_reason: dict[str, list[Survivor]] = {}
     for survivor in found:
@@ -140,28 +151,33 @@ def main() -> None:
         str(meta.relative_to(MUTANTS).with_suffix("")): statuses(meta)
         for meta in sorted(MUTANTS.rglob("*.py.meta"))
     }
-    counts = {path: Counter(found.values()) for path, found in by_file.items()}
-    unfinished = sum(row["not checked"] for row in counts.values())
-    if not counts or unfinished:
-        sys.exit(f"{unfinished} mutants were not run: mutmut run comes first, and must come to its end")
-    found = [
+    unfinished = sum(len(codes(MUTANTS / f"{path}.meta")) - len(by_file.get(path, ())) for path in CORE)
+    if not by_file or unfinished:
+        sys.exit(f"{unfinished} mutants of the core were not run: run mutmut first, to its end")
+    counts = {path: Counter(by_file[path].values()) for path in CORE}
+    for package in SAMPLED:
+        files = [found for path, found in by_file.items() if path.startswith(f"{package}/")]
+        counts[package] = sum((Counter(found.values()) for found in files), Counter())
+    surviving = [
         survivor
         for path, outcomes in by_file.items()
-        for survivor in survivors(path, [name for name, status in outcomes.items() if status in UNNOTICED])
+        for survivor in survivors(path, [name for name, status in outcomes.items() if status in SURVIVED])
     ]
     total = sum(counts.values(), Counter())
-    caught = total.total() - len(found)
+    caught = total.total() - len(surviving)
     print(
         HEAD.format(
             mutmut=version("mutmut"),
             numpy=version("numpy"),
+            packages=", ".join(f"`{package}`" for package in SAMPLED),
+            sample=SAMPLE,
             total=total.total(),
             caught=caught,
             share=100.0 * caught / total.total(),
         )
     )
-    print("\n".join([*table(counts), "", "## Survivors", *listing(found)]))
-    sys.exit(any(survivor.key not in reasons() for survivor in found))
+    print("\n".join([*table(counts), "", "## Survivors", *listing(surviving)]))
+    sys.exit(any(survivor.path in CORE and survivor.key not in reasons() for survivor in surviving))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every planted fault, where a traced comparison first sees it, and what caused it."""
+"""Every planted fault, where a traced comparison first sees it, and the row of the catalogue that it is."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Planted(NamedTuple):
 
     ``plant`` is the ``fault`` of a port, or what changes a folder's files. ``first`` is a pattern for the
     first trace point that differs, in the right run's order and of those that both runs have; a shape or a
-    NaN differs too. ``cause`` names what is wrong, and after a colon where, in tinyxp's names. ``config``
-    holds the fields of Config that the fault needs. ``needs_mask``: there is nothing to see without padding.
-    ``logits_silent``: the logits are right all the same.
+    NaN differs too. ``key`` is the key of the fault in the doctor's catalogue, which must be named, and
+    ``block`` the only block that it is in. ``config`` holds the fields of Config that the fault needs.
+    ``needs_mask``: there is nothing to see without padding. ``logits_silent``: the logits are right.
     """
 
     name: str
@@ -42,7 +42,8 @@ class Planted(NamedTuple):
     how: str
     plant: str | Plant
     first: str
-    cause: str
+    key: str
+    block: int | None
     config: Mapping[str, Any] = MappingProxyType({})
     needs_mask: bool = False
     logits_silent: bool = False
@@ -82,8 +83,10 @@ def open_port(
 
 
 def _record(name: str, family: str, how: str, plant: str | Plant, *row: Any) -> Planted:
-    first, cause, *more = row
-    return Planted(name, family, how, plant, first, cause, **(more[0] if more else {}))
+    first, named, *more = row
+    key, _, block = named.partition(", block ")
+    fields = more[0] if more else {}
+    return Planted(name, family, how, plant, first, key, int(block) if block else None, **fields)
 
 
 PLANTED: tuple[Planted, ...] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -23,7 +24,14 @@ def judge_mutants_of(file: str) -> tuple[Callable[[str], None], ...]:
     assert spec.origin is not None
     source = Path(spec.origin).read_text(encoding="utf-8")
     of_file = pytest.mark.parametrize("name", [name for name in MUTANTS if f'    "{name}",' in source])
-    return tuple(of_file(test) for test in TESTS)
+    return tuple(of_file(copy_function(test)) for test in TESTS)
+
+
+def copy_function(test: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function of the same code with marks of its own, since marks are kept by the function."""
+    copied = FunctionType(test.__code__, test.__globals__, test.__name__)
+    copied.__dict__.update({name: list(marks) for name, marks in test.__dict__.items()})
+    return copied
 
 
 def patches_fit(name: str) -> None:

@@ -49,7 +49,7 @@ def test_the_matrix_says_which_law_kills_which_mutant() -> None:
     assert "  loss-in-bits         SURVIVES" in lines
     assert lines[-1] == "survivors of their own region's laws: loss-in-bits"
     page = markdown(matrix)
-    assert "| `mask-missing` | Attention takes no notice of the mask. | `causality` and 2 more |" in page
+    assert "| `mask-missing` | Attention ignores the mask. | `causality` and 2 more |" in page
     assert "| `heads-attend` | attention | 2 |" in page
     record = json.loads(as_json(matrix))
     assert record["mutants"]["mask-without-itself"]["killers"] == ["heads-attend", "agrees-with-the-referee"]

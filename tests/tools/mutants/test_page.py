@@ -11,7 +11,7 @@ from tinyxp.testing import LAWS, subject
 from tools.mutants import MUTANTS
 from tools.mutants.matrix import UNAFFECTED
 
-PAGE = (Path(__file__).parents[4] / "docs" / "mutants.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "mutants.md").read_text(encoding="utf-8")
 
 
 def test_it_lists_every_mutant_with_its_sentence() -> None:

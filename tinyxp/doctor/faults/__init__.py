@@ -1,49 +1,42 @@
-"""The faults that people make: what each does to a right model, where it shows first, what to do about it."""
+"""The catalogue of faults: what each says, how to fix it, and what it changes in a right model."""
 
 from __future__ import annotations
 
 from tinyxp.config import Config
-from tinyxp.doctor.faults.attention import attention
-from tinyxp.doctor.faults.blocks import feed_forward, stream
-from tinyxp.doctor.faults.matrices import (
-    biases,
-    block_roundings,
-    copies,
-    eight_bits,
-    exchanges,
-    roundings,
-    transpositions,
-)
-from tinyxp.doctor.faults.norms import norms
-from tinyxp.doctor.faults.positions import positions, rotations
-from tinyxp.doctor.faults.record import Fault, Maker
-from tinyxp.doctor.faults.rows import fused, permutations
-from tinyxp.doctor.faults.tables import extra_tokens, lengths, tables
+from tinyxp.doctor.faults.attention import attention_faults, product_faults
+from tinyxp.doctor.faults.blocks import mlp_faults, stream_faults
+from tinyxp.doctor.faults.fault import Fault, NumberFault, Row, Scope
+from tinyxp.doctor.faults.matrices import matrix_faults
+from tinyxp.doctor.faults.norms import norm_faults
+from tinyxp.doctor.faults.positions import position_faults
+from tinyxp.doctor.faults.rows import row_faults
+from tinyxp.doctor.faults.tables import extra_token_faults, layer_faults, table_faults
 
-__all__ = ["Fault", "faults_of"]
+__all__ = ["Fault", "NumberFault", "Row", "Scope", "list_faults", "list_rows"]
 
-MAKERS: tuple[Maker, ...] = (
-    norms,
-    rotations,
-    positions,
-    attention,
-    feed_forward,
-    stream,
-    permutations,
-    fused,
-    transpositions,
-    exchanges,
-    copies,
-    biases,
-    tables,
-    roundings,
-    block_roundings,
-    eight_bits,
-    lengths,
-    extra_tokens,
+TABLES = (
+    norm_faults,
+    position_faults,
+    attention_faults,
+    mlp_faults,
+    stream_faults,
+    row_faults,
+    matrix_faults,
+    table_faults,
+    layer_faults,
+    product_faults,
+    extra_token_faults,
 )
 
 
-def faults_of(config: Config) -> list[Fault]:
-    """Every known fault that a model of this config can have."""
-    return [fault for make in MAKERS for fault in make(config)]
+def list_rows(config: Config) -> list[Row]:
+    """Every row of the catalogue that a model of this config can have."""
+    return [row for table in TABLES for row in table(config)]
+
+
+def list_faults(config: Config) -> list[Fault]:
+    """Every fault of the catalogue, and each number's common values."""
+    faults: list[Fault] = []
+    for row in list_rows(config):
+        faults += row.faults() if isinstance(row, NumberFault) else [row]
+    return faults

@@ -1,16 +1,16 @@
-"""Faults of matrices and biases: transposed, exchanged, scaled, dropped, rounded."""
+"""Faults of matrices and biases: transposed, swapped, scaled, dropped, rounded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
 from tinyxp.config import Config
-from tinyxp.doctor.choices import F
 from tinyxp.doctor.distance import round_to
-from tinyxp.doctor.faults.record import Fault, changing, within
-from tinyxp.doctor.variant import Variant
+from tinyxp.doctor.faults.change import Change, Read, edit_parameters, load_from
+from tinyxp.doctor.faults.fault import Fault, Row, Scope
 from tinyxp.shapes import block_shapes
 
 MATRICES = {
@@ -22,132 +22,103 @@ MATRICES = {
     "mlp.up": "mlp.up",
     "mlp.down": "mlp.out",
 }
-"""A block's matrices -> the points where they show."""
+"""A block's matrices -> the kinds of trace points that they compute."""
+
+ArrayEdit = Callable[[np.ndarray], np.ndarray]
+parameter_fault = partial(Fault, scope=Scope.BLOCK)
 
 
-def transpositions(config: Config) -> Iterator[Fault]:
+def matrix_faults(config: Config) -> Iterator[Row]:
     shapes = block_shapes(config)
-    for ours, point in MATRICES.items():
-        if f"{ours}.weight" not in shapes:
-            continue
-        o, i = shapes[f"{ours}.weight"]
-        for key, says, how in (
-            ("transposed", "is left transposed", (lambda x: x.T) if o == i else None),
-            (
-                "reshaped",
-                "was reshaped to its shape where it had to be transposed",
-                None if o == i else lambda x: x.T.reshape(x.shape),
-            ),
-        ):
-            if how is None:
-                continue
-
-            def change(name: str, x: F, v: Variant, how: Callable[[F], F] = how, ours: str = ours) -> F:
-                return how(x) if within(name) == f"{ours}.weight" else x
-
-            yield changing(
-                f"{ours} {key}",
-                f"{{its}} matrix {ours} {says}",
-                f"transpose {ours} when it is loaded",
+    yield from _transposed(shapes)
+    yield from _swapped(shapes)
+    yield from _copied(shapes)
+    yield from _without_biases(shapes)
+    yield from _rounded()
+    if config.head_bias:
+        yield parameter_fault(
+            "head bias dropped",
+            "{it} leaves out the bias of the head",
+            "add head.bias to the logits",
+            ("logits",),
+            edit_parameters(["head.bias"], np.zeros_like),
+        )
+    for name, point in _matrices(shapes):
+        for factor, word in ((2.0, "doubled"), (0.5, "halved"), (-1.0, "negated")):
+            yield parameter_fault(
+                f"{name} {word}",
+                f"{{its}} matrix {name} is {word}",
+                f"load {name} without scaling it",
                 (point,),
-                change,
+                edit_parameters([f"{name}.weight"], partial(np.multiply, factor)),
+                rank=3,
             )
 
 
-def exchanges(config: Config) -> Iterator[Fault]:
-    shapes = block_shapes(config)
-    pairs = [
+def _matrices(shapes: dict[str, tuple[int, ...]]) -> list[tuple[str, str]]:
+    """The matrices that a block has, and the kinds of points that they compute."""
+    return [(name, point) for name, point in MATRICES.items() if f"{name}.weight" in shapes]
+
+
+def _transposed(shapes: dict[str, tuple[int, ...]]) -> Iterator[Fault]:
+    for name, point in _matrices(shapes):
+        o, i = shapes[f"{name}.weight"]
+        edit: ArrayEdit = np.transpose
+        key, says = "transposed", "is left transposed"
+        if o != i:
+            edit, key, says = _reshape, "reshaped", "is reshaped to its shape, not transposed"
+        yield parameter_fault(
+            f"{name} {key}",
+            f"{{its}} matrix {name} {says}",
+            f"transpose {name} when it is loaded",
+            (point,),
+            edit_parameters([f"{name}.weight"], edit),
+        )
+
+
+def _reshape(x: np.ndarray) -> np.ndarray:
+    return x.T.reshape(x.shape)
+
+
+def _same_shapes(shapes: dict[str, tuple[int, ...]], a: str, b: str) -> bool:
+    """Whether b can take the parameters of a."""
+    ends = [name.removeprefix(a) for name in shapes if name.startswith(f"{a}.")]
+    return bool(ends) and all(shapes[f"{a}{end}"] == shapes.get(f"{b}{end}") for end in ends)
+
+
+def _swapped(shapes: dict[str, tuple[int, ...]]) -> Iterator[Fault]:
+    for a, b in (
         ("mlp.gate", "mlp.up"),
         ("attn.q", "attn.k"),
         ("attn.k", "attn.v"),
         ("attn.q", "attn.v"),
         ("attn_norm", "mlp_norm"),
-    ]
-    for a, b in pairs:
-        mine = {name.removeprefix(a) for name in shapes if name.startswith(f"{a}.")}
-        if not mine or any(shapes.get(f"{a}{end}") != shapes.get(f"{b}{end}") for end in mine):
-            continue
-
-        def change(name: str, x: F, v: Variant, a: str = a, b: str = b) -> F:
-            ours = within(name)
-            for one, other in ((a, b), (b, a)):
-                if ours.startswith(f"{one}."):
-                    return v.weights.read(name.replace(f".{one}.", f".{other}."))
-            return x
-
-        yield changing(
-            f"{a} and {b} exchanged",
-            f"{{its}} parameters of {a} and {b} are swapped",
-            "swap them back",
-            (a, b),
-            change,
-        )
+    ):
+        if _same_shapes(shapes, a, b):
+            says = f"{{it}} swaps the parameters of {a} and {b}"
+            change = load_from({a: b, b: a})
+            yield parameter_fault(f"{a} and {b} exchanged", says, "swap them back", (a, b), change)
 
 
-def block_roundings(config: Config) -> Iterator[Fault]:
-    for dtype in ("bfloat16", "float16"):
-
-        def change(name: str, x: F, v: Variant, dtype: str = dtype) -> F:
-            inside = x.ndim == 2 and name.startswith("blocks.")
-            return round_to(np.asarray(x, np.float64), dtype) if inside else x
-
-        yield changing(
-            f"blocks' matrices in {dtype}",
-            f"{{its}} blocks' matrices were rounded to {dtype}",
-            "keep them in float32",
-            tuple(MATRICES.values()),
-            change,
-            likely=2,
-        )
-
-
-def copies(config: Config) -> Iterator[Fault]:
-    """One parameter in the place of another of its shape."""
-    shapes = block_shapes(config)
-    for mine, other in (
+def _copied(shapes: dict[str, tuple[int, ...]]) -> Iterator[Fault]:
+    for name, other in (
         ("attn_norm", "mlp_norm"),
         ("mlp_norm", "attn_norm"),
         ("attn.v", "attn.k"),
         ("attn.k", "attn.v"),
     ):
-        ends = [name.removeprefix(mine) for name in shapes if name.startswith(f"{mine}.")]
-        if any(shapes[f"{mine}{end}"] != shapes.get(f"{other}{end}") for end in ends):
-            continue
-
-        def change(name: str, x: F, v: Variant, mine: str = mine, other: str = other) -> F:
-            mine_here = within(name).startswith(f"{mine}.")
-            return v.weights.read(name.replace(f".{mine}.", f".{other}.")) if mine_here else x
-
-        yield changing(
-            f"{other} in place of {mine}",
-            f"{{it}} uses the parameters of {other} for {mine} too",
-            f"load {mine}'s own",
-            (mine,),
-            change,
-            likely=2,
-        )
+        if _same_shapes(shapes, name, other):
+            yield parameter_fault(
+                f"{other} in place of {name}",
+                f"{{it}} uses the parameters of {other} for {name} too",
+                f"load {name} from its own entry",
+                (name,),
+                load_from({name: other}),
+                rank=2,
+            )
 
 
-def eight_bits(config: Config) -> Iterator[Fault]:
-    def change(name: str, x: F, v: Variant) -> F:
-        if x.ndim < 2:
-            return x
-        wide = np.asarray(x, np.float64)
-        step = np.max(np.abs(wide), axis=-1, keepdims=True) / 127.0
-        return np.rint(wide / np.where(step > 0.0, step, 1.0)) * step
-
-    yield changing(
-        "weights in int8",
-        "{its} matrices were rounded to 8 bits, row by row",
-        "load the weights that were not quantised",
-        ("embed", *MATRICES.values(), "logits"),
-        change,
-        likely=2,
-    )
-
-
-def biases(config: Config) -> Iterator[Fault]:
-    shapes = block_shapes(config)
+def _without_biases(shapes: dict[str, tuple[int, ...]]) -> Iterator[Fault]:
     groups = {
         "q, k and v biases dropped": ("attn.q", "attn.k", "attn.v"),
         "q bias dropped": ("attn.q",),
@@ -161,49 +132,58 @@ def biases(config: Config) -> Iterator[Fault]:
         "all biases dropped": tuple(MATRICES),
     }
     for key, names in groups.items():
-        had = tuple(name for name in names if f"{name}.bias" in shapes)
-        if not had or (len(names) > 1 and len(had) == 1):
-            continue
-
-        def change(name: str, x: F, v: Variant, had: tuple[str, ...] = had) -> F:
-            return np.zeros_like(x) if within(name) in {f"{n}.bias" for n in had} else x
-
-        yield changing(
-            key,
-            f"{{it}} leaves out the bias of {', '.join(had)}",
-            "add it",
-            tuple(MATRICES[n] for n in had),
-            change,
-            likely=2 if key == "all biases dropped" else 1,
-        )
+        biased = [name for name in names if f"{name}.bias" in shapes]
+        if biased and (len(names) == 1 or len(biased) > 1):
+            yield parameter_fault(
+                key,
+                f"{{it}} leaves out the bias of {', '.join(biased)}",
+                "add the bias",
+                tuple(MATRICES[name] for name in biased),
+                edit_parameters([f"{name}.bias" for name in biased], np.zeros_like),
+                rank=2 if key == "all biases dropped" else 1,
+            )
 
 
-def roundings(config: Config) -> Iterator[Fault]:
+def _rounded() -> Iterator[Fault]:
+    """Parameters of few digits."""
     everywhere = ("embed", *MATRICES.values(), "attn_norm", "mlp_norm", "final_norm", "logits")
     for dtype in ("bfloat16", "float16"):
-
-        def change(name: str, x: F, v: Variant, dtype: str = dtype) -> F:
-            return round_to(np.asarray(x, np.float64), dtype)
-
-        yield changing(
+        yield parameter_fault(
             f"weights in {dtype}",
             f"{{its}} weights were rounded to {dtype}",
-            f"load them in float32 from a file that was not saved in {dtype}",
+            f"load them in float32, from a file that was not saved in {dtype}",
             everywhere,
-            change,
-            likely=2,
+            Change(parameters=partial(_round, dtype, blocks_only=False)),
+            rank=2,
         )
-    for ours, point in MATRICES.items():
-        for factor, word in ((2.0, "doubled"), (0.5, "halved"), (-1.0, "negated")):
+        yield parameter_fault(
+            f"blocks' matrices in {dtype}",
+            f"{{its}} blocks' matrices were rounded to {dtype}",
+            "keep them in float32",
+            tuple(MATRICES.values()),
+            Change(parameters=partial(_round, dtype, blocks_only=True)),
+            rank=2,
+        )
+    yield parameter_fault(
+        "weights in int8",
+        "{its} matrices were rounded to 8 bits, row by row",
+        "load the weights that were not quantised",
+        ("embed", *MATRICES.values(), "logits"),
+        Change(parameters=_to_int8),
+        rank=2,
+    )
 
-            def scaled(name: str, x: F, v: Variant, factor: float = factor, ours: str = ours) -> F:
-                return factor * x if within(name) == f"{ours}.weight" else x
 
-            yield changing(
-                f"{ours} {word}",
-                f"{{its}} matrix {ours} is {word}",
-                "load it as it is",
-                (point,),
-                scaled,
-                likely=3,
-            )
+def _round(dtype: str, name: str, x: np.ndarray, read: Read, *, blocks_only: bool) -> np.ndarray:
+    if blocks_only and not (x.ndim == 2 and name.startswith("blocks.")):
+        return x
+    return round_to(np.asarray(x, np.float64), dtype)
+
+
+def _to_int8(name: str, x: np.ndarray, read: Read) -> np.ndarray:
+    if x.ndim < 2:
+        return x
+    wide = np.asarray(x, np.float64)
+    step = np.max(np.abs(wide), axis=-1, keepdims=True) / 127.0
+    y: np.ndarray = np.rint(wide / np.where(step > 0.0, step, 1.0)) * step
+    return y

@@ -1,10 +1,27 @@
 """Causes that no list can hold, read off the side's values: numbers, masks, rows, the order of layers."""
 
-from tinyxp.doctor.fits.masks import visibility
-from tinyxp.doctor.fits.numbers import branch, dropout, eps, factor, theta
-from tinyxp.doctor.fits.order import layer_order
-from tinyxp.doctor.fits.parameters import bias, elsewhere, looked_up, norm_weights, other_weights
+from tinyxp.doctor.fits.masks import fit_mask
+from tinyxp.doctor.fits.numbers import fit_branch, fit_dropout, fit_factor, fit_number
+from tinyxp.doctor.fits.order import fit_layer_order
+from tinyxp.doctor.fits.parameters import (
+    find_other_weights,
+    fit_bias,
+    fit_norm_weight,
+    fit_other_matrix,
+)
+from tinyxp.doctor.fits.rows import fit_rows
 
-FITS = (theta, eps, dropout, visibility, looked_up, bias, elsewhere, branch, factor, norm_weights)
+FITS = (
+    fit_number,
+    fit_dropout,
+    fit_mask,
+    fit_rows,
+    fit_bias,
+    fit_other_matrix,
+    fit_branch,
+    fit_factor,
+    fit_norm_weight,
+)
+"""From the most specific to the most general."""
 
-__all__ = ["FITS", "dropout", "layer_order", "other_weights"]
+__all__ = ["FITS", "find_other_weights", "fit_layer_order"]

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from tinyxp.doctor.evidence import Errors, Evidence
 from tinyxp.doctor.faults import Fault
-from tinyxp.doctor.held import Error, Held
+from tinyxp.doctor.faults.tables import layer_fault
 from tinyxp.doctor.points import block_of
 from tinyxp.doctor.variant import Variant
 
 
-def layer_order(held: Held, v: Variant, own: dict[str, Error]) -> tuple[Fault, Variant] | None:
-    """Blocks that have each other's weights, whatever the order."""
-    n = held.n
-    order = []
-    for i in range(held.theirs):
-        bad = sum(error.excess > 1.0 for name, error in own.items() if block_of(name) == i)
-        if not bad and i < n:
-            order.append(v.order[i] if i < len(v.order) else i)
+def fit_layer_order(evidence: Evidence, v: Variant, own: Errors) -> Fault | None:
+    """Blocks that have each other's weights, in any order; None if one has no layer's weights."""
+    n, order = evidence.n, list[int]()
+    for i in range(evidence.blocks):
+        if i < n and not any(error.is_fault for name, error in own.items() if block_of(name) == i):
+            order.append(v.layers[i] if i < len(v.layers) else i)
             continue
-        found = [j for j in range(n) if _fits(held, v, i, j)]
-        if not found:
+        layer = next((j for j in range(n) if _has_layer(evidence, v, i, j)), None)
+        if layer is None:
             return None
-        order.append(found[0])
+        order.append(layer)
     if order == list(range(n)):
         return None
     words = ", ".join(map(str, order[:12])) + ("..." if len(order) > 12 else "")
-    reverse = " (reversed)" if order == list(range(n))[::-1] else ""
-    fault = Fault(
+    return layer_fault(
         f"layers in the order {words}",
-        f"{{it}} has the layers in the order {words}{reverse}",
+        f"{{it}} runs the layers in the order {words}{' (reversed)' * (order == list(range(n))[::-1])}",
         "number the layers as the checkpoint does",
-        ("attn_norm",),
-        lambda v: replace(v, layers=tuple(order)),
-        sets=frozenset({"layers"}),
+        tuple(order),
     )
-    return fault, fault.plant(v)
 
 
-def _fits(held: Held, v: Variant, i: int, j: int) -> bool:
-    """Whether block i of the side has the weights of layer j."""
-    layers = [*range(held.theirs)]
-    layers[i] = j
-    errors = held.block_errors(replace(v, layers=tuple(min(x, held.n - 1) for x in layers)), i)
-    return bool(errors) and all(error.excess <= 1.0 for error in errors.values())
+def _has_layer(evidence: Evidence, v: Variant, i: int, layer: int) -> bool:
+    """Whether block i of the side has the weights of a layer."""
+    layers = [min(j, evidence.n - 1) for j in range(evidence.blocks)]
+    layers[i] = layer
+    errors = evidence.block_errors(v.with_faults(layer_fault("", "", "", tuple(layers))), i)
+    return bool(errors) and not any(error.is_fault for error in errors.values())

@@ -1,32 +1,44 @@
-"""What fits share: the values of both sides at a point, and faults that are read off."""
+"""What fits share: the values of both sides at a point, and the faults that are read off them."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from tinyxp.doctor.choices import F
+from tinyxp.doctor.evidence import Evidence
 from tinyxp.doctor.faults import Fault
-from tinyxp.doctor.held import Error, Held
 from tinyxp.doctor.points import kind
+from tinyxp.doctor.rounding import Error
 from tinyxp.doctor.traces import compared_mask
 from tinyxp.doctor.variant import Variant
 
 Fit = tuple[Fault, Error]
+"""A fault, and the error that it leaves at the point."""
 
 
-def values(held: Held, v: Variant, point: str) -> tuple[F, F, F]:
-    """The side's values at a point and a variant's on the side's own inputs, both in the point's shape, and
-    which of them count, as bool that broadcasts to it."""
-    found = held.trace[point].astype(np.float64)
-    return found, held.right_at(v, point), compared_mask(point, found.shape, held.batch)
+class Values(NamedTuple):
+    """The values at one point, in float64."""
+
+    theirs: np.ndarray  # the side's own
+    right: np.ndarray  # a variant's, on the side's own inputs
+    counts: np.ndarray  # bool: which are compared; broadcasts to theirs
+
+    @property
+    def have_one_shape(self) -> bool:
+        return self.theirs.shape == self.right.shape
+
+    @property
+    def are_finite(self) -> bool:
+        return bool(np.isfinite(self.theirs).all())
 
 
-def tried(held: Held, v: Variant, fault: Fault, point: str) -> Fit | None:
-    """The fault and what it leaves at a point; None where that is more than rounding."""
-    error = held.error(point, held.right_at(fault.plant(v), point))
-    return (fault, error) if error.excess <= 1.0 else None
+def values_at(evidence: Evidence, v: Variant, point: str) -> Values:
+    """The values of the side and of a variant at a point."""
+    theirs = evidence.points[point].astype(np.float64)
+    return Values(theirs, evidence.value(v, point), compared_mask(point, theirs.shape, evidence.batch))
 
 
-def given(key: str, says: str, fix: str, shows: tuple[str, ...]) -> Fault:
-    """A fault that was read off, and is not planted."""
-    return Fault(key, says, fix, tuple(kind(point) for point in shows), lambda v: v)
+def read_fault(key: str, says: str, fix: str, point: str) -> Fault:
+    """A fault that was read off the values at a point, and is not computed."""
+    return Fault(key, says, fix, (kind(point),), None)

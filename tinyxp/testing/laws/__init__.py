@@ -2,10 +2,10 @@
 
 from tinyxp.testing.laws import (  # noqa: F401
     activations,
+    any_decoder,
     attention,
     attention_symmetries,
     caching,
-    causality,
     checkpoints,
     compiled,
     counts,

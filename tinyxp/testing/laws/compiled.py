@@ -43,7 +43,7 @@ def compiled_equals_eager(subject: Any, draw: Draw) -> None:
 
 @law(
     "With the backend's kernels the model gives the logits of the pure operations, with a cache and without.",
-    source=CONTRACT + "a kernel is held to its pure twin",
+    source=CONTRACT + "a kernel computes what its pure function computes",
     needs="params kernels mask cache",
 )
 def kernels_equal_the_pure_path(subject: Any, draw: Draw) -> None:

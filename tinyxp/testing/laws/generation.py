@@ -95,7 +95,7 @@ def check_greedy(subject: Any, model: Any, prompts: Rows, new: np.ndarray, **mor
         if row:
             before = scores(model, prompt, row, window)[:, :size]
             chosen = np.asarray([s[i] if i < len(s) else -math.inf for s, i in zip(before, row, strict=True)])
-            subject.close(chosen, before.max(axis=-1), f"logits of the ids {row} that row {r} goes on with")
+            subject.close(chosen, before.max(axis=-1), f"logits of the ids {row} that row {r} continues with")
 
 
 def assume_decided(subject: Any, model: Any, prompts: Rows, new: np.ndarray) -> None:
@@ -171,7 +171,7 @@ def check_drawn(
             low, high = sum(p[:found]), sum(p[: found + 1])
             if found >= len(p) or p[found] == 0.0 or not low - slack <= u <= high + slack:
                 raise AssertionError(
-                    f"row {r} goes on with {found} at step {step}, where u is {u} and the cumulative "
+                    f"row {r} continues with {found} at step {step}, where u is {u} and the cumulative "
                     f"distribution {np.cumsum(p).tolist()}"
                 )
 

@@ -135,7 +135,7 @@ def logits_that_are_not_finite_are_refused(subject: Any, draw: Draw) -> None:
 
 
 @law(
-    "A prompt of any length is read whole, wherever its rows end, and a text of any length continues.",
+    "A prompt of any length is read completely, with any ends of rows, and a text of any length continues.",
     source="prompts are fed in pieces, and caches grow",
     examples=1,
 )

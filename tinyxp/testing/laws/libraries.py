@@ -76,7 +76,7 @@ ARGUMENTS: dict[str, Callable[[Decoder, Draw], tuple[Any, ...]]] = {
 """Operation -> how to draw its arguments."""
 
 IN_FLOAT32 = {("jax", "attention")}
-"""Forms of a library that are in float32 whatever they are given: jax.nn's attention takes its softmax so."""
+"""Forms of a library that are in float32 for inputs of any dtype: jax.nn's attention takes its softmax so."""
 
 
 def operation(ops: Any, xp: Any, *args: Any, name: str, function: Callable[..., Any] | None = None) -> Any:

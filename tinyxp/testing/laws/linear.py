@@ -19,7 +19,7 @@ SOURCE = "Vaswani et al., 2017, section 3.3; weights (out, in), as torch.nn.Line
 law = laws_of("op", "linear", SOURCE, "ops")
 
 
-def linear(ops: Any, xp: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+def apply_linear(ops: Any, xp: Any, x: Any, weight: Any, bias: Any = None) -> Any:
     return ops.linear(x, weight, xp=xp) if bias is None else ops.linear(x, weight, bias, xp=xp)
 
 
@@ -41,8 +41,8 @@ def draw_operands(subject: Decoder, draw: Draw) -> tuple[np.ndarray, np.ndarray,
 @law("Output o is the sum over i of x[i] W[o, i], plus b[o] if there is a bias.")
 def linear_sums_products(subject: Decoder, draw: Draw) -> None:
     x, weight, bias = draw_operands(subject, draw)
-    bare = [subject.run(linear, x, weight), subject.run(without_bias, x, weight)]
-    biased = subject.run(linear, x, weight, bias)
+    bare = [subject.run(apply_linear, x, weight), subject.run(without_bias, x, weight)]
+    biased = subject.run(apply_linear, x, weight, bias)
     expected = np.empty((*x.shape[:-1], len(weight)))
     for index in np.ndindex(expected.shape):
         expected[index] = math.fsum(a * w for a, w in zip(x[index[:-1]], weight[index[-1]], strict=True))
@@ -56,7 +56,9 @@ def linear_is_linear(subject: Decoder, draw: Draw) -> None:
     x, weight, bias = draw_operands(subject, draw)
     y = normal(draw("other", seeds()), *x.shape)
     c = draw("c", st.floats(-3.0, 3.0))
-    parts = subject.run(linear, x, weight) + c * subject.run(linear, y, weight)
-    subject.close(subject.run(linear, x + c * y, weight), parts, "linear of a sum")
-    subject.close(subject.run(linear, x + c * y, weight, bias) - bias, parts, "the same, less the bias")
-    subject.equal(subject.run(linear, 0.0 * x, weight, bias)[0, 0], subject.host(subject.array(bias)), "bias")
+    parts = subject.run(apply_linear, x, weight) + c * subject.run(apply_linear, y, weight)
+    subject.close(subject.run(apply_linear, x + c * y, weight), parts, "linear of a sum")
+    subject.close(subject.run(apply_linear, x + c * y, weight, bias) - bias, parts, "linear without its bias")
+    subject.equal(
+        subject.run(apply_linear, 0.0 * x, weight, bias)[0, 0], subject.host(subject.array(bias)), "bias"
+    )

@@ -91,7 +91,7 @@ def rotary_scores_depend_on_distance(subject: Decoder, draw: Draw) -> None:
         @ turn(subject, k, frequencies * (positions + moved)).swapaxes(-1, -2)
         for moved in (0, shift)
     ]
-    subject.close(products[1], products[0], f"products of heads that stand {shift} later")
+    subject.close(products[1], products[0], f"products of heads {shift} positions later")
 
 
 @law(

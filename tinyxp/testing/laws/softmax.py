@@ -22,7 +22,7 @@ POOL = [(2, 3, 4)]
 law = laws_of("op", "softmax", SOURCE, "ops")
 
 
-def softmax(ops: Any, xp: Any, x: Any, *, axis: int | None = None) -> Any:
+def apply_softmax(ops: Any, xp: Any, x: Any, *, axis: int | None = None) -> Any:
     return ops.softmax(x, xp=xp) if axis is None else ops.softmax(x, xp=xp, axis=axis)
 
 
@@ -49,7 +49,7 @@ def draw_visible(draw: Draw, shape: tuple[int, ...]) -> np.ndarray:
 @law("Softmax weights are not negative and add up to 1 along the axis.")
 def softmax_rows_add_up_to_one(subject: Decoder, draw: Draw) -> None:
     x, axis, meant = draw_scores(subject, draw)
-    weights = subject.run(softmax, x, axis=axis)
+    weights = subject.run(apply_softmax, x, axis=axis)
     assert weights.shape == x.shape, f"softmax of {x.shape} has shape {weights.shape}"
     assert (weights >= 0.0).all(), f"a weight is {weights.min()}"
     total = weights.sum(axis=meant)
@@ -60,7 +60,7 @@ def softmax_rows_add_up_to_one(subject: Decoder, draw: Draw) -> None:
 def softmax_ratios_are_exponentials(subject: Decoder, draw: Draw) -> None:
     x, axis, meant = draw_scores(subject, draw)
     rows = np.moveaxis(x, meant, -1).reshape(-1, x.shape[meant])
-    weights = np.moveaxis(subject.run(softmax, x, axis=axis), meant, -1).reshape(rows.shape)
+    weights = np.moveaxis(subject.run(apply_softmax, x, axis=axis), meant, -1).reshape(rows.shape)
     for row, found in zip(rows, weights, strict=True):
         top = int(np.argmax(row))
         expected = [found[top] * math.exp(score - row[top]) for score in row]
@@ -72,8 +72,8 @@ def softmax_ignores_a_constant(subject: Decoder, draw: Draw) -> None:
     x, axis, meant = draw_scores(subject, draw)
     constants = normal(draw("constants", seeds()), *x.shape, scale=draw("size", st.sampled_from([1.0, 16.0])))
     constants = constants.take([0], axis=meant)
-    moved = subject.run(softmax, x + constants, axis=axis)
-    subject.close(moved, subject.run(softmax, x, axis=axis), "weights of moved scores")
+    moved = subject.run(apply_softmax, x + constants, axis=axis)
+    subject.close(moved, subject.run(apply_softmax, x, axis=axis), "weights of moved scores")
 
 
 @law(

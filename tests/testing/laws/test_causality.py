@@ -1,5 +1,0 @@
-"""The laws of ``causality``, on NumPy."""
-
-from tests.testing.laws.judged import judge_laws_of
-
-test_law = judge_laws_of("causality")
