@@ -39,10 +39,10 @@ def model_type_of(config: Config) -> str | None:
     GPT-2's class has all biases and no grouped heads. Llama's needs a d_model that n_heads divides. Mistral's
     does not, and has no biases. Qwen2's has biases of q, k and v.
     """
-    if config.head_bias or config.mlp == "relu2":
+    if config.head_bias:
         return None
     biases = (config.attn_bias, config.attn_out_bias, config.mlp_bias)
-    if (config.norm, config.position) == ("layer", "learned") and config.mlp != "swiglu":
+    if (config.norm, config.position) == ("layer", "learned") and config.mlp in ("gelu", "gelu_tanh"):
         plain = config.n_heads == config.n_kv_heads and config.n_heads * config.head_dim == config.d_model
         return "gpt2" if plain and all(biases) else None
     if (config.norm, config.position, config.mlp) != ("rms", "rope", "swiglu"):

@@ -12,6 +12,7 @@ from tinyxp.config import MLPS, Config
 from tinyxp.testing.draws import Draw
 from tinyxp.testing.law_registry import laws_of
 from tinyxp.testing.laws.padding import draw_padded
+from tinyxp.testing.referee import ACTIVATIONS
 
 GPT2 = "Radford et al., 2019, section 2.3 (norms before the sublayers, one more at the end)"
 LLAMA = "Touvron et al., 2023, section 2.2"
@@ -147,6 +148,7 @@ def heads_attend(subject: Any, draw: Draw) -> None:
 )
 def mlps_bend(subject: Any, draw: Draw) -> None:
     model, _, _, points = draw_trace(subject, draw)
+    activate = np.vectorize(ACTIVATIONS[model.config.mlp], otypes=[float])
     for i in range(model.config.n_layers):
         at = f"blocks.{i}.mlp"
         x = points[f"{at}_norm"]
@@ -155,13 +157,9 @@ def mlps_bend(subject: Any, draw: Draw) -> None:
         if MLPS[model.config.mlp].gated:
             gate = times(x, model, f"{at}.gate")
             subject.close(points[f"{at}.gate"], gate, f"{at}.gate")
-            hidden = gate / (1.0 + np.exp(-gate)) * up
-        elif model.config.mlp == "relu2":
-            hidden = np.maximum(up, 0.0) ** 2
-        elif model.config.mlp == "gelu":
-            hidden = np.vectorize(lambda u: 0.5 * u * (1.0 + math.erf(u / math.sqrt(2.0))))(up)
+            hidden = activate(gate) * up
         else:
-            hidden = 0.5 * up * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (up + 0.044715 * up**3)))
+            hidden = activate(up)
         subject.close(points[f"{at}.hidden"], hidden, f"{at}.hidden")
         subject.close(points[f"{at}.out"], times(points[f"{at}.hidden"], model, f"{at}.down"), f"{at}.out")
 
