@@ -27,14 +27,16 @@ SURVIVED = ("survived", "no tests")
 HEAD = """# What mutmut finds
 
 [mutmut](https://mutmut.readthedocs.io) {mutmut} changes every operator, constant, keyword, comparison and
-default of the core, one at a time. It runs the laws and the tests on NumPy {numpy} only. Of each of the
-packages {packages} it tries {sample} changes, drawn with a fixed seed.
+default of the core, one at a time. It runs the laws and the tests on NumPy {numpy} only.{sampled}
 {caught} of {total} changes ({share:.1f} %) are caught. `make mutants` writes this page, and fails if a change
 of the core survives that is not explained below.
 
 The column `source` is a hash of the code without comments and docstrings. A test compares those of the core
 with the code as it is.
 """
+
+
+SAMPLE_SENTENCE = " Of each of\nthe packages {} it tries {} changes, drawn with a fixed seed."
 
 
 class Survivor(NamedTuple):
@@ -155,8 +157,12 @@ def main() -> None:
     if not by_file or unfinished:
         sys.exit(f"{unfinished} mutants of the core were not run: run mutmut first, to its end")
     counts = {path: Counter(by_file[path].values()) for path in CORE}
-    for package in SAMPLED:
-        files = [found for path, found in by_file.items() if path.startswith(f"{package}/")]
+    sampled = {
+        package: [found for path, found in by_file.items() if path.startswith(f"{package}/") and found]
+        for package in SAMPLED
+    }
+    sampled = {package: files for package, files in sampled.items() if files}
+    for package, files in sampled.items():
         counts[package] = sum((Counter(found.values()) for found in files), Counter())
     surviving = [
         survivor
@@ -169,8 +175,7 @@ def main() -> None:
         HEAD.format(
             mutmut=version("mutmut"),
             numpy=version("numpy"),
-            packages=", ".join(f"`{package}`" for package in SAMPLED),
-            sample=SAMPLE,
+            sampled=SAMPLE_SENTENCE.format(", ".join(f"`{p}`" for p in sampled), SAMPLE) if sampled else "",
             total=total.total(),
             caught=caught,
             share=100.0 * caught / total.total(),
