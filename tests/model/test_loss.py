@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.reference import FLOAT32, IDS, alone, distance, filled, host, padded
-from tinyxp import Config, Params, loss
+from tinyxp import Config, Params, forward, loss, ops
 
 
 def test_loss_shifts_nothing(params: Params) -> None:
@@ -63,3 +63,28 @@ def test_the_loss_is_float32(params: Params, dtype: str) -> None:
     value = loss(half, IDS, IDS)
     assert str(value.dtype).endswith("float32")
     assert float(host(value)) == pytest.approx(float(host(loss(params, IDS, IDS))), rel=0.02)
+
+
+def test_a_tap_sees_and_replaces_every_value_but_the_logits(params: Params) -> None:
+    names: list[str] = []
+    loss(params, IDS, IDS, tap=lambda name, x: names.append(name) or x)
+    forward(params, IDS, tap=lambda name, x: names.remove(name) or x if name != "logits" else x)
+    assert names == []  # each name once in both
+
+    def silence(name: str, x: object) -> object:
+        return 0.0 * x if name == "final_norm" else x  # type: ignore[operator]
+
+    uniform = float(host(loss(params, IDS, IDS, tap=silence)))
+    assert uniform == pytest.approx(np.log(params.config.vocab_size), abs=1e-6)
+
+
+def test_the_head_multiplies_with_the_caller_s_linear(params: Params) -> None:
+    heads: list[int] = []
+
+    def linear(x: object, weight: object, bias: object = None, *, xp: object) -> object:
+        heads.append(weight.shape[0] == params.config.vocab_size)  # type: ignore[attr-defined]
+        return ops.linear(x, weight, bias, xp=xp)  # type: ignore[arg-type]
+
+    loss(params, IDS, IDS, kernels={"linear": linear})
+    assert heads[-1]
+    assert sum(heads) == 1
