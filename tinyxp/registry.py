@@ -154,7 +154,11 @@ class Backend:
         Raise ValueError if the library has no gradients (see ``has_gradients``).
         """
         able = sorted({adapter.name for adapter in loaded() if adapter.has_gradients})
-        advice = f"use {' or '.join(map(repr, able))}" if able else "install a library that has them"
+        advice = (
+            f"use {' or '.join(map(repr, able))}"
+            if able
+            else "install a library that has them (docs/backends.md lists them)"
+        )
         raise ValueError(f"backend is {self.name!r}, which has no gradients; {advice}")
 
     def detach(self, x: Array) -> Array:

@@ -183,8 +183,8 @@ def test_a_vocabulary_below_the_models(library: str, size: int) -> None:
 def test_the_loop_is_what_generates(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """64 tokens a time and one before; not where a person waits for each, nor where they are drawn."""
     decoder = tinyxp.backend(library).engine.decoder
-    ahead, calls = decoder.ahead, []
-    monkeypatch.setattr(decoder, "ahead", lambda *args: calls.append(args[3]) or ahead(*args))
+    decode, calls = decoder.decode_greedily, []
+    monkeypatch.setattr(decoder, "decode_greedily", lambda *args: calls.append(args[3]) or decode(*args))
     given = params("llama", library)
     for new, expected in ((0, []), (1, []), (2, [1]), (65, [64]), (66, [65, 1]), (130, [129, 65, 1])):
         calls.clear()

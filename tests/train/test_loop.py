@@ -236,9 +236,7 @@ def test_dropout_is_of_training_alone_and_off_is_off() -> None:
 
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict"])
 def test_a_backend_without_gradients_says_what_to_install_at_the_call(library: str) -> None:
-    with pytest.raises(
-        ValueError, match=rf"'{library}', which has no gradients.*pip install 'tinyxp\[torch\]'"
-    ):
+    with pytest.raises(ValueError, match=rf"'{library}', which has no gradients; (use|install)"):
         fit(model(LLAMA_CONFIG, library), TRAIN, None, Recipe(steps=1))
 
 
