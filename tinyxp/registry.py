@@ -154,11 +154,7 @@ class Backend:
         Raise ValueError if the library has no gradients (see ``has_gradients``).
         """
         able = sorted({adapter.name for adapter in loaded() if adapter.has_gradients})
-        advice = (
-            f"use {' or '.join(map(repr, able))}"
-            if able
-            else "install a library that has them (docs/backends.md lists them)"
-        )
+        advice = f"use {' or '.join(map(repr, able))}" if able else "install one of docs/backends.md"
         raise ValueError(f"backend is {self.name!r}, which has no gradients; {advice}")
 
     def detach(self, x: Array) -> Array:

@@ -117,7 +117,5 @@ def test_other_libraries_say_so(library: str) -> None:
     if tinyxp.available_backends()[library] is None:
         pytest.skip(f"{library} is not installed")
     backend = tinyxp.backend(library)
-    with pytest.raises(
-        ValueError, match="dtype is 'int8', which .* has no matrix product for; use a backend"
-    ):
+    with pytest.raises(ValueError, match="dtype is 'int8', which .* has no matrix product for; use"):
         backend.engine.quantize(tinyxp.init(Config(), xp=backend.xp))
